@@ -1,0 +1,133 @@
+// Front header of base/: memory, status, strings, numbers as text, random numbers, time, threads. Knows no tensors.
+#ifndef SND_BASE_H
+#define SND_BASE_H
+
+#include <sonde/status.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#if defined(__GNUC__)
+#define SND_PRINTF(f, a) __attribute__((format(printf, f, a)))
+#else
+#define SND_PRINTF(f, a)
+#endif
+
+// ---- errors ---------------------------------------------------------------------------------------------------------
+
+/// Records message, file and line for this thread and returns `code`.
+sonde_status snd_fail(sonde_status code, const char *file, int line, const char *fmt, ...) SND_PRINTF(4, 5);
+/// Puts text in front of the current message ("weights.safetensors: " ...). Returns `code`.
+sonde_status snd_fail_prefix(sonde_status code, const char *fmt, ...) SND_PRINTF(2, 3);
+
+#define SND_FAIL(code, ...) return snd_fail(code, __FILE__, __LINE__, __VA_ARGS__)
+#define SND_FAIL_IF(cond, code, ...)                                                                                   \
+    do {                                                                                                               \
+        if (cond) return snd_fail(code, __FILE__, __LINE__, __VA_ARGS__);                                              \
+    } while (0)
+#define SND_TRY(call)                                                                                                  \
+    do {                                                                                                               \
+        sonde_status snd_try_ = (call);                                                                                \
+        if (snd_try_ != SONDE_OK) return snd_try_;                                                                     \
+    } while (0)
+
+// ---- memory: alloc.c is the only door to the heap ---------------------------------------------------------------------
+
+void *snd_malloc(size_t bytes);                ///< NULL with the error recorded (SONDE_ENOMEM)
+void *snd_calloc(size_t n, size_t size);       ///< as above; n*size checked for overflow
+void *snd_realloc(void *p, size_t bytes);      ///< on failure NULL and p is intact
+void *snd_aligned_alloc(size_t align, size_t bytes);  ///< free with snd_free
+void snd_free(void *p);
+/// Test hook: the n-th allocation from now (1 = the next) and all later ones fail; 0 switches it off.
+void snd_alloc_fail_at(int64_t n);
+/// Number of allocations so far (test hook).
+int64_t snd_alloc_count(void);
+/// Bytes held now and the largest value so far.
+size_t snd_alloc_bytes(void);
+size_t snd_alloc_peak(void);
+
+/// Bump allocator for everything that lives as long as one setup: zeroed, 16-byte aligned, freed at once.
+typedef struct snd_arena snd_arena;
+snd_arena *snd_arena_create(void);             ///< NULL on failure (error recorded)
+void snd_arena_destroy(snd_arena *a);          ///< NULL is fine
+void *snd_arena_alloc(snd_arena *a, size_t bytes);  ///< zeroed; NULL with the error recorded
+void *snd_arena_array(snd_arena *a, size_t n, size_t size);
+char *snd_arena_str(snd_arena *a, const char *s);                    ///< copy
+char *snd_arena_strn(snd_arena *a, const char *s, size_t n);
+char *snd_arena_printf(snd_arena *a, const char *fmt, ...) SND_PRINTF(2, 3);
+
+#define SND_NEW(arena, ptr, n)                                                                                         \
+    do {                                                                                                               \
+        (ptr) = snd_arena_array((arena), (size_t)(n), sizeof *(ptr));                                                  \
+        if (!(ptr)) return SONDE_ENOMEM;                                                                               \
+    } while (0)
+
+/// Growable array helper: makes room for `need` elements; false on failure. `p` is realloc'ed heap memory.
+bool snd_grow(void **p, int64_t *cap, int64_t need, size_t size);
+
+// ---- strings and numbers as text --------------------------------------------------------------------------------------
+
+/// Growable text. After a failed allocation it stays valid, remembers the failure and ignores further text.
+typedef struct snd_buf {
+    char *s;  ///< NUL-terminated once anything was put in; NULL before
+    size_t len, cap;
+    bool failed;
+} snd_buf;
+void snd_buf_put(snd_buf *b, const char *s);
+void snd_buf_putn(snd_buf *b, const char *s, size_t n);
+void snd_buf_printf(snd_buf *b, const char *fmt, ...) SND_PRINTF(2, 3);  ///< never use %f/%g here: see snd_buf_num
+void snd_buf_num(snd_buf *b, double v, int digits);                      ///< snd_format_num
+void snd_buf_free(snd_buf *b);
+
+/// Writes v with up to `digits` significant digits (17 = round trip), always with a point, never the locale's
+/// comma; "nan", "inf", "-inf" for non-finite. Returns out.
+char *snd_format_num(char out[40], double v, int digits);
+/// mantissa/exponent pair: prints m*10^e10 e.g. "1.2e+116" even when it is beyond double range.
+char *snd_format_log10(char out[40], double log10_abs, int digits);
+/// Parses a number at s under the C locale; *end after it (end may be NULL: then all of s must be used).
+/// Accepts what strtod accepts without hex; false if there is none.
+bool snd_parse_num(const char *s, double *v, const char **end);
+bool snd_parse_int(const char *s, int64_t *v, const char **end);
+
+/// Nearest of the n candidates by edit distance (case-insensitive, transpositions count 1), or NULL when none is
+/// close enough to be meant (distance > max(1, len/3)).
+const char *snd_nearest(const char *word, const char *const *candidates, int n);
+/// Shell pattern with * and ?, both crossing dots.
+bool snd_match(const char *pattern, const char *name);
+
+uint64_t snd_hash(const void *p, size_t n);    ///< FNV-1a, 64 bits: stable over versions (seeds depend on it)
+uint64_t snd_hash_str(const char *s);
+
+// ---- random numbers: a pure function of (seed, name, element) -----------------------------------------------------------
+
+/// Philox 4x32-10; key = seed mixed with the hash of the tensor's name, counter = block of four elements.
+typedef struct snd_key { uint32_t k[2]; } snd_key;
+snd_key snd_key_make(uint64_t seed, const char *name);
+void snd_philox(snd_key key, uint64_t block, uint32_t out[4]);
+/// Element i of the standard-normal / uniform [0,1) stream of this key. (Fast fills live in kernels/.)
+double snd_normal_at(snd_key key, uint64_t i);
+double snd_uniform_at(snd_key key, uint64_t i);
+
+// ---- time, threads, cpu ---------------------------------------------------------------------------------------------------
+
+double snd_now(void);                          ///< seconds, monotonic
+int snd_cpu_count(void);                       ///< usable by this process (affinity mask), >= 1
+/// Calls fn(ctx, task) for task = 0..n-1 on up to `threads` threads; which thread runs which task is unspecified, so
+/// fn's result must depend on the task alone. Runs inline when threads <= 1, n <= 1, or already inside such a call.
+void snd_parallel(int threads, int64_t n, void (*fn)(void *ctx, int64_t task), void *ctx);
+
+typedef enum snd_isa { SND_ISA_NONE, SND_ISA_BASE, SND_ISA_AVX2, SND_ISA_AVX512 } snd_isa;
+snd_isa snd_isa_best(void);                    ///< what this CPU runs; SONDE_ISA=base|avx2|avx512 in the environment lowers it
+
+/// Writes a whole file by way of a temporary name in the same folder, then renames it.
+sonde_status snd_write_file(const char *path, const void *data, size_t n) SONDE_MUST_CHECK;
+/// Reads a whole file (at most max bytes) into heap memory with a NUL after it; caller frees with snd_free.
+sonde_status snd_read_file(const char *path, size_t max, char **data, size_t *n) SONDE_MUST_CHECK;
+sonde_status snd_make_dirs(const char *path) SONDE_MUST_CHECK;
+
+/// Set by SIGINT's handler in the cli; long loops look at it between steps.
+typedef struct snd_stop { volatile int flag; } snd_stop;
+
+#endif

@@ -1,0 +1,127 @@
+// Front header of graph/: a static graph of coarse operations on named values, its derivative (more nodes of the same
+// graph), a memory plan by liveness, and an executor. Knows no model and no formula.
+//
+//   snd_graph *g = snd_graph_create(arena, SND_F32);
+//   snd_id x = snd_g_input(g, "input", SND_SHAPE(64, 256), SND_DT_NONE);
+//   snd_id w = snd_g_param(g, "stem.weight", SND_SHAPE(256, 256), &init);
+//   snd_id y = snd_g_linear(g, x, w);                 // constructors after a first error return 0 and do nothing
+//   snd_g_grad(g, &y, &dy, 1, wrt, n, grads);         // appends backward nodes
+//   snd_plan / snd_exec ...
+#ifndef SND_GRAPH_H
+#define SND_GRAPH_H
+
+#include "kernels/kernels.h"
+#include "tensor/tensor.h"
+
+typedef int32_t snd_id;      // a value; 0 is invalid
+
+// Every value is (buffer, exponent): the number is buffer * 2^e. An op computes on buffers and does the exponents'
+// arithmetic; results whose largest absolute value leaves [2^-48, 2^48] (f32; 2^+-400 in f64) are renormalised by an
+// exact power of two. So q = 1e116 fits f32. Within the range e stays 0 and bits are those of plain arithmetic.
+typedef enum snd_vrole { SND_R_NONE, SND_R_INPUT, SND_R_PARAM, SND_R_NODE } snd_vrole;
+
+typedef struct snd_init {    // how a parameter starts; the source draws it
+    enum { SND_INIT_NONE, SND_INIT_CONST, SND_INIT_NORMAL, SND_INIT_TRUNC, SND_INIT_UNIFORM } kind;
+    double a;                // CONST: the value; NORMAL: sd; TRUNC: sd of the uncut normal, cut at 2 sd; UNIFORM: half width
+    double factor;           // multiplies the draw (1 by default)
+} snd_init;
+
+typedef struct snd_value {
+    const char *name;        // first name, or "" ; names given later are in the tap table
+    snd_vrole role;
+    snd_dtype dtype;         // float values have the graph's dtype; targets I64; statistics F64
+    snd_shape shape;
+    int32_t node;            // producing node, -1 for inputs and parameters
+    int out_index;
+    int32_t param;           // index of the parameter, -1
+} snd_value;
+
+enum { SND_MAX_OUT = 4 };
+typedef struct snd_attr { double f[6]; int64_t i[6]; } snd_attr;   // meaning per op, documented in its file
+typedef struct snd_node {
+    int op;                  // row of ops.def
+    snd_id *in; int n_in;
+    snd_id out[SND_MAX_OUT]; int n_out;
+    snd_attr attr;
+} snd_node;
+
+typedef struct snd_graph snd_graph;
+snd_graph *snd_graph_create(snd_arena *a, snd_dtype dtype);   // NULL: out of memory
+snd_dtype snd_graph_dtype(const snd_graph *g);
+snd_arena *snd_graph_arena(const snd_graph *g);
+sonde_status snd_graph_status(const snd_graph *g);            // the builder's first error (its message re-recorded)
+/// Records the builder's first error; returns 0.
+snd_id snd_g_fail(snd_graph *g, sonde_status code, const char *fmt, ...) SND_PRINTF(3, 4);
+
+snd_id snd_g_input(snd_graph *g, const char *name, snd_shape s, snd_dtype dtype /* NONE: the graph's */);
+snd_id snd_g_param(snd_graph *g, const char *name, snd_shape s, const snd_init *init);
+/// Buffers that are state, not learned (running statistics): a parameter without gradient.
+snd_id snd_g_state(snd_graph *g, const char *name, snd_shape s, const snd_init *init);
+/// Generic node; shapes of the outputs come from the op's shape rule. out[] gets n_out ids.
+snd_id snd_g_op(snd_graph *g, int op, const snd_id *in, int n_in, const snd_attr *attr, snd_id *out /* may be NULL */);
+void snd_g_name(snd_graph *g, snd_id v, const char *name);    // adds a name (tap); a value may have several
+snd_id snd_g_find(const snd_graph *g, const char *name);      // by any of its names; 0: none
+const snd_value *snd_g_value(const snd_graph *g, snd_id v);
+int snd_g_value_count(const snd_graph *g);                    // ids are 1..count
+int snd_g_node_count(const snd_graph *g);
+const snd_node *snd_g_node(const snd_graph *g, int i);
+int snd_g_param_count(const snd_graph *g);
+snd_id snd_g_param_at(const snd_graph *g, int i);
+const snd_init *snd_g_param_init(const snd_graph *g, int i);
+bool snd_g_param_is_state(const snd_graph *g, int i);
+int snd_g_name_count(const snd_graph *g);                     // tap table, in order of naming
+const char *snd_g_name_at(const snd_graph *g, int i, snd_id *v);
+
+/// Reverse-mode derivative: given dy[i] (values) of y[i], returns in grads[k] the value holding the gradient of wrt[k]
+/// (0: does not depend, i.e. zero). Sums over all uses. May be called several times (several exits); each call makes
+/// its own chain. Nothing is computed that no requested gradient needs.
+void snd_g_grad(snd_graph *g, const snd_id *y, const snd_id *dy, int n, const snd_id *wrt, int n_wrt, snd_id *grads);
+
+/// Rewrites by fusions.def over nodes whose intermediate values are not taps; returns the number of rewrites.
+int snd_g_fuse(snd_graph *g, const snd_id *keep, int n_keep);
+void snd_g_dump(const snd_graph *g, snd_buf *b);              // one line a node, stable: refactors compare it
+
+// ---- plan: which nodes run, in which order, and where values live --------------------------------------------------------
+typedef struct snd_plan snd_plan;
+/// Everything that `keep` values need (others are dropped). Kept values stay readable after the run.
+sonde_status snd_plan_make(snd_arena *a, const snd_graph *g, const snd_id *keep, int n_keep, snd_plan **out) SONDE_MUST_CHECK;
+size_t snd_plan_bytes(const snd_plan *p);                     // the activations' slab
+size_t snd_plan_param_bytes(const snd_plan *p);
+void snd_plan_print(const snd_plan *p, snd_buf *b);
+void snd_plan_check(const snd_plan *p);                       // asserts that no two live values overlap
+
+// ---- parameter sources ------------------------------------------------------------------------------------------------------
+// The executor acquires a parameter before its use and releases it after. `drawn` makes it from (seed, name) at any time,
+// `resident` keeps one copy of each (drawn at first use, or filled by the caller). `mapped` will read a file.
+typedef struct snd_source {
+    void *self;
+    sonde_status (*acquire)(void *self, const snd_graph *g, int param, const void **data, int32_t *e);
+    void (*release)(void *self, const snd_graph *g, int param);
+    void (*destroy)(void *self);
+} snd_source;
+sonde_status snd_source_drawn(const snd_graph *g, uint64_t seed, int threads, snd_source *out) SONDE_MUST_CHECK;
+sonde_status snd_source_resident(const snd_graph *g, uint64_t seed, int threads, snd_source *out) SONDE_MUST_CHECK;
+/// resident only: the writable copy of a parameter (draws it unless filled before).
+sonde_status snd_source_data(snd_source *s, const snd_graph *g, int param, void **data) SONDE_MUST_CHECK;
+void snd_source_close(snd_source *s);
+
+// ---- executor -------------------------------------------------------------------------------------------------------------
+typedef struct snd_exec snd_exec;
+typedef struct snd_exec_opts {
+    int threads;               // 0: all
+    uint64_t seed;             // for ops that draw (integrated linear maps)
+    void (*progress)(void *ctx, int done, int total); void *ctx;
+    const snd_stop *stop;
+} snd_exec_opts;
+sonde_status snd_exec_create(const snd_graph *g, const snd_plan *p, snd_source *src, const snd_exec_opts *o, snd_exec **out) SONDE_MUST_CHECK;
+void snd_exec_destroy(snd_exec *x);
+/// Copies n elements in (converted to the value's type; exponent chosen).
+sonde_status snd_exec_set(snd_exec *x, snd_id v, const void *data, snd_dtype dtype) SONDE_MUST_CHECK;
+sonde_status snd_exec_run(snd_exec *x) SONDE_MUST_CHECK;
+void snd_exec_reseed(snd_exec *x, uint64_t seed);
+/// Kept values: raw buffer and exponent, or converted to double with the exponent applied (may give Inf).
+const void *snd_exec_raw(const snd_exec *x, snd_id v, int32_t *e);
+sonde_status snd_exec_get(const snd_exec *x, snd_id v, double *out) SONDE_MUST_CHECK;
+int64_t snd_exec_op_count(const snd_exec *x);
+
+#endif
