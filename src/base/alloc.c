@@ -1,0 +1,124 @@
+// The only door to the heap. Every block carries a 16-byte header in front of what the caller sees, so that the bytes
+// held can be counted and a block from elsewhere is noticed.
+// Invariant: what snd_malloc, snd_calloc, snd_realloc and snd_aligned_alloc return goes back through snd_free only.
+// The counters and the failure switch are the test hooks of the library; nothing else here outlives a call.
+#include "base/base.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct header {
+    size_t bytes;    // as asked for
+    uint32_t offset; // from the start of the raw block to the caller's pointer
+    uint32_t magic;
+} header;
+
+enum { HEADER = 16, MAGIC = 0x536f6e64 };
+_Static_assert(sizeof(header) <= HEADER, "the header must fit in front of a block");
+
+static _Atomic int64_t n_allocs, fail_at;
+static _Atomic int64_t held, peak;
+
+void snd_alloc_fail_at(int64_t n) {
+    fail_at = n > 0 ? n_allocs + n : 0;
+}
+
+int64_t snd_alloc_count(void) {
+    return n_allocs;
+}
+
+size_t snd_alloc_bytes(void) {
+    return (size_t)held;
+}
+
+size_t snd_alloc_peak(void) {
+    return (size_t)peak;
+}
+
+static header *header_of(void *p) {
+    header *h = (header *)((char *)p - HEADER);
+    assert(h->magic == MAGIC && "block was not allocated by alloc.c, or was freed twice");
+    return h;
+}
+
+static void account(int64_t bytes) {
+    const int64_t now = atomic_fetch_add(&held, bytes) + bytes;
+    int64_t old = peak;
+    while (now > old && !atomic_compare_exchange_weak(&peak, &old, now)) {}
+}
+
+static void *refuse(size_t bytes) {
+    snd_fail(SONDE_ENOMEM, __FILE__, __LINE__, "out of memory: %zu bytes were refused", bytes);
+    return NULL;
+}
+
+// Counts the attempt; true when the test hook wants it to fail.
+static bool attempt_fails(void) {
+    const int64_t nth = atomic_fetch_add(&n_allocs, 1) + 1;
+    const int64_t limit = fail_at;
+    return limit > 0 && nth >= limit;
+}
+
+static void *finish(char *raw, uint32_t offset, size_t bytes) {
+    char *p = raw + offset;
+    *(header *)(p - HEADER) = (header){bytes, offset, MAGIC};
+    account((int64_t)bytes);
+    return p;
+}
+
+void *snd_malloc(size_t bytes) {
+    if (attempt_fails() || bytes > PTRDIFF_MAX - HEADER) return refuse(bytes);
+    char *raw = malloc(bytes + HEADER);
+    return raw ? finish(raw, HEADER, bytes) : refuse(bytes);
+}
+
+void *snd_calloc(size_t n, size_t size) {
+    if (size && n > (PTRDIFF_MAX - HEADER) / size) return refuse(SIZE_MAX);
+    const size_t bytes = n * size;
+    if (attempt_fails()) return refuse(bytes);
+    char *raw = calloc(1, bytes + HEADER);
+    return raw ? finish(raw, HEADER, bytes) : refuse(bytes);
+}
+
+void *snd_realloc(void *p, size_t bytes) {
+    if (!p) return snd_malloc(bytes);
+    header *h = header_of(p);
+    assert(h->offset == HEADER && "aligned blocks cannot be resized");
+    if (attempt_fails() || bytes > PTRDIFF_MAX - HEADER) return refuse(bytes);
+    const size_t before = h->bytes;
+    char *raw = realloc(h, bytes + HEADER);
+    if (!raw) return refuse(bytes);
+    account(-(int64_t)before);
+    return finish(raw, HEADER, bytes);
+}
+
+void *snd_aligned_alloc(size_t align, size_t bytes) {
+    assert(align && (align & (align - 1)) == 0 && align <= ((size_t)1 << 30));
+    if (align < HEADER) align = HEADER;
+    if (attempt_fails() || bytes > PTRDIFF_MAX - 2 * align) return refuse(bytes);
+    char *raw = aligned_alloc(align, (bytes + 2 * align - 1) / align * align);
+    return raw ? finish(raw, (uint32_t)align, bytes) : refuse(bytes);
+}
+
+void snd_free(void *p) {
+    if (!p) return;
+    header *h = header_of(p);
+    account(-(int64_t)h->bytes);
+    h->magic = 0;
+    free((char *)p - h->offset);
+}
+
+bool snd_grow(void **p, int64_t *cap, int64_t need, size_t size) {
+    assert(need >= 0 && size > 0);
+    if (need <= *cap) return true;
+    int64_t want = *cap < 8 ? 8 : *cap;
+    while (want < need) want = want > INT64_MAX / 2 ? need : want * 2;
+    if ((uint64_t)want > PTRDIFF_MAX / size) return refuse(SIZE_MAX) != NULL;
+    void *bigger = snd_realloc(*p, (size_t)want * size);
+    if (!bigger) return false;
+    *p = bigger;
+    *cap = want;
+    return true;
+}

@@ -1,0 +1,117 @@
+// Whole files in and out. Writing goes by way of a temporary name in the same folder and a rename, so a reader sees
+// the old contents or the new and never a half; a failed write leaves no temporary file behind.
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE // the strerror_r that returns its text
+#endif
+#include "base/base.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static sonde_status system_error(const char *what, const char *path, int error) {
+    char text[128];
+    SND_FAIL(SONDE_EIO, "cannot %s %s: %s", what, path, strerror_r(error, text, sizeof text));
+}
+
+static int write_all(int fd, const char *p, size_t n) {
+    while (n) {
+        const ssize_t done = write(fd, p, n);
+        if (done < 0 && errno == EINTR) continue;
+        if (done < 0) return errno;
+        p += done;
+        n -= (size_t)done;
+    }
+    return 0;
+}
+
+// A new file next to `path`; its name goes to `tmp`.
+static int open_beside(const char *path, char *tmp, size_t size) {
+    for (unsigned i = 0; i < 1000; i++) {
+        snprintf(tmp, size, "%s.%ld-%u.tmp", path, (long)getpid(), i);
+        const int fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd >= 0 || errno != EEXIST) return fd;
+    }
+    return -1;
+}
+
+sonde_status snd_write_file(const char *path, const void *data, size_t n) {
+    struct stat st;
+    // Something that is not a plain file (a terminal, /dev/null, a pipe) cannot be replaced by rename.
+    const bool special = stat(path, &st) == 0 && !S_ISREG(st.st_mode);
+    const size_t size = strlen(path) + 64;
+    char *tmp = snd_malloc(size);
+    if (!tmp) return SONDE_ENOMEM;
+    const int fd = special ? open(path, O_WRONLY | O_CLOEXEC) : open_beside(path, tmp, size);
+    int error = fd < 0 ? errno : 0;
+    if (fd >= 0) {
+        error = write_all(fd, data, n);
+        if (close(fd) && !error) error = errno;
+        if (!special && !error && rename(tmp, path)) error = errno;
+        if (!special && error) unlink(tmp);
+    }
+    snd_free(tmp);
+    return error ? system_error("write", path, error) : SONDE_OK;
+}
+
+// Reads fd to its end into *data, which has room for *cap bytes; one byte more than max is a mistake.
+static sonde_status read_all(int fd, const char *path, size_t max, char **data, size_t *n, int64_t *cap) {
+    *n = 0;
+    for (;;) {
+        if (!snd_grow((void **)data, cap, (int64_t)*n + 2, 1)) return SONDE_ENOMEM;
+        const size_t room = (size_t)*cap - *n - 1;
+        const ssize_t got = read(fd, *data + *n, room);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return system_error("read", path, errno);
+        if (got == 0) break;
+        *n += (size_t)got;
+        SND_FAIL_IF(*n > max, SONDE_EINPUT, "%s: more than the %zu bytes that are read at most", path, max);
+    }
+    (*data)[*n] = 0;
+    return SONDE_OK;
+}
+
+sonde_status snd_read_file(const char *path, size_t max, char **data, size_t *n) {
+    *data = NULL;
+    *n = 0;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return system_error("read", path, errno);
+    struct stat st;
+    int64_t cap = 0;
+    sonde_status s = SONDE_OK;
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0 && (uint64_t)st.st_size <= max) {
+        // The known size at once; two more so that the end is seen without growing.
+        cap = st.st_size + 2;
+        *data = snd_malloc((size_t)cap);
+        if (!*data) s = SONDE_ENOMEM;
+    }
+    if (s == SONDE_OK) s = read_all(fd, path, max, data, n, &cap);
+    close(fd);
+    if (s != SONDE_OK) {
+        snd_free(*data);
+        *data = NULL;
+        *n = 0;
+    }
+    return s;
+}
+
+sonde_status snd_make_dirs(const char *path) {
+    char *copy = snd_malloc(strlen(path) + 1);
+    if (!copy) return SONDE_ENOMEM;
+    strcpy(copy, path);
+    int error = 0;
+    for (char *p = copy + 1; !error && p[-1]; p++) {
+        if (*p != '/' && *p) continue;
+        const char keep = *p;
+        *p = 0;
+        if (mkdir(copy, 0777) && errno != EEXIST) error = errno;
+        *p = keep;
+    }
+    struct stat st;
+    if (!error && (stat(path, &st) || !S_ISDIR(st.st_mode))) error = ENOTDIR;
+    snd_free(copy);
+    return error ? system_error("make folder", path, error) : SONDE_OK;
+}

@@ -1,0 +1,178 @@
+// Numbers as text, the same under every locale.
+// Printing: the C library's digits, with whatever stands for the point replaced by a point.
+// Parsing: the digits are gathered into an integer and an exponent ("12.5e3" -> "125e2"), a form that holds no point,
+// and only that is given to strtod; so no locale is looked up, set or changed, and rounding is the C library's.
+#include "base/base.h"
+
+#include <assert.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Printed text with the locale's decimal point (one or more bytes) turned into '.'.
+static void fix_point(char *s) {
+    char *out = s;
+    for (const char *in = s; *in;) {
+        const bool plain = (*in >= '0' && *in <= '9') || *in == '-' || *in == '+' || *in == 'e';
+        if (plain) {
+            *out++ = *in++;
+            continue;
+        }
+        *out++ = '.';
+        while (*in && !(*in >= '0' && *in <= '9')) in++;
+    }
+    *out = 0;
+}
+
+static void print_digits(char out[40], double v, int digits) {
+    char text[64];
+    snprintf(text, sizeof text, "%.*g", digits, v);
+    fix_point(text);
+    assert(strlen(text) < 40);
+    memcpy(out, text, strlen(text) + 1);
+}
+
+char *snd_format_num(char out[40], double v, int digits) {
+    if (!isfinite(v)) return strcpy(out, isnan(v) ? "nan" : v > 0 ? "inf" : "-inf");
+    if (digits < 1) digits = 1;
+    if (digits < 17) {
+        print_digits(out, v, digits);
+        return out;
+    }
+    // Round trip in as few digits as will do: 0.1 and not 0.10000000000000001.
+    for (int n = 15; n <= 17; n++) {
+        double back;
+        print_digits(out, v, n);
+        if (n == 17 || (snd_parse_num(out, &back, NULL) && back == v)) break;
+    }
+    return out;
+}
+
+char *snd_format_log10(char out[40], double log10_abs, int digits) {
+    if (isnan(log10_abs)) return strcpy(out, "nan");
+    if (isinf(log10_abs)) return strcpy(out, log10_abs > 0 ? "inf" : "0");
+    if (fabs(log10_abs) < 290) return snd_format_num(out, pow(10, log10_abs), digits < 15 ? digits : 15);
+    double e = floor(log10_abs);
+    char m[40];
+    snd_format_num(m, pow(10, log10_abs - e), digits < 15 ? digits : 15);
+    if (strcmp(m, "10") == 0) { // 9.99 rounded up
+        strcpy(m, "1");
+        e += 1;
+    }
+    snprintf(out, 40, "%se%+.0f", m, e);
+    return out;
+}
+
+static bool is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
+
+static const char *skip_space(const char *s) {
+    while (*s == ' ' || (*s >= '\t' && *s <= '\r')) s++;
+    return s;
+}
+
+// `word` (lower case) at s, any case; returns what follows it or NULL.
+static const char *word_at(const char *s, const char *word) {
+    for (; *word; s++, word++) {
+        const char c = *s >= 'A' && *s <= 'Z' ? (char)(*s - 'A' + 'a') : *s;
+        if (c != *word) return NULL;
+    }
+    return s;
+}
+
+// A decimal number taken apart: value = digits * 10^exponent.
+// 800 digits decide the rounding of any double (767 suffice); a non-zero rest is kept as one sticky digit.
+enum { MOST_DIGITS = 800 };
+typedef struct decimal {
+    char digits[MOST_DIGITS + 32];
+    int n;
+    int64_t exponent;
+    bool any, sticky;
+} decimal;
+
+static const char *scan_digits(decimal *d, const char *s, bool fraction) {
+    for (; is_digit(*s); s++) {
+        d->any = true;
+        d->exponent -= fraction;
+        if (d->n == 0 && *s == '0') continue;
+        if (d->n < MOST_DIGITS) {
+            d->digits[d->n++] = *s;
+        } else {
+            d->sticky |= *s != '0';
+            d->exponent++;
+        }
+    }
+    return s;
+}
+
+// An exponent only counts when digits follow the e.
+static const char *scan_exponent(decimal *d, const char *s) {
+    if (*s != 'e' && *s != 'E') return s;
+    const char *t = s + 1;
+    const bool negative = *t == '-';
+    if (*t == '+' || *t == '-') t++;
+    if (!is_digit(*t)) return s;
+    int64_t e = 0;
+    for (; is_digit(*t); t++) e = e < INT64_C(1000000000000) ? e * 10 + (*t - '0') : e;
+    d->exponent += negative ? -e : e;
+    return t;
+}
+
+static const char *parse_decimal(const char *s, double *v) {
+    decimal d = {.n = 0};
+    s = scan_digits(&d, s, false);
+    if (*s == '.') s = scan_digits(&d, s + 1, true);
+    if (!d.any) return NULL;
+    s = scan_exponent(&d, s);
+    if (d.n == 0) {
+        *v = 0;
+        return s;
+    }
+    if (d.sticky) {
+        d.digits[d.n++] = '1';
+        d.exponent--;
+    }
+    const int e = d.exponent > 99999 ? 99999 : d.exponent < -99999 ? -99999 : (int)d.exponent;
+    snprintf(d.digits + d.n, sizeof d.digits - (size_t)d.n, "e%d", e);
+    *v = strtod(d.digits, NULL);
+    return s;
+}
+
+bool snd_parse_num(const char *s, double *v, const char **end) {
+    const char *p = skip_space(s);
+    const bool negative = *p == '-';
+    if (*p == '-' || *p == '+') p++;
+    double value = 0;
+    const char *after = word_at(p, "infinity");
+    if (!after) after = word_at(p, "inf");
+    if (after) {
+        value = INFINITY;
+    } else if ((after = word_at(p, "nan"))) {
+        value = NAN;
+    } else {
+        after = parse_decimal(p, &value);
+    }
+    if (!after || (!end && *after)) return false;
+    *v = negative ? -value : value;
+    if (end) *end = after;
+    return true;
+}
+
+bool snd_parse_int(const char *s, int64_t *v, const char **end) {
+    const char *p = skip_space(s);
+    const bool negative = *p == '-';
+    if (*p == '-' || *p == '+') p++;
+    if (!is_digit(*p)) return false;
+    int64_t value = 0; // gathered as a negative number: that side has one more
+    for (; is_digit(*p); p++) {
+        const int digit = *p - '0';
+        if (value < (INT64_MIN + digit) / 10) return false;
+        value = value * 10 - digit;
+    }
+    if ((!negative && value == INT64_MIN) || (!end && *p)) return false;
+    *v = negative ? value : -value;
+    if (end) *end = p;
+    return true;
+}
