@@ -1,0 +1,88 @@
+// Front header of ops/: the operations of the graph. One row of ops.def and one file per op or family of ops; these
+// helpers build nodes, so that a model reads like its formula. Every helper returns a value, or 0 after the graph's
+// first error (which snd_graph_status reports). Operands broadcast as in numpy, aligned at the last dimension, and
+// either operand may be the smaller one; gradients are summed back to the operand's own shape.
+#ifndef SND_OPS_H
+#define SND_OPS_H
+
+#include "graph/graph.h"
+
+typedef enum snd_op {
+    SND_OP_NONE,
+#define SND_OP_ROW(NAME, info) SND_OP_##NAME,
+#include "ops/ops.def"
+#undef SND_OP_ROW
+    SND_OP_COUNT
+} snd_op;
+
+/// Row of ops.def with this name, or SND_OP_NONE.
+int snd_op_find(const char *name);
+
+// ---- views and constants ----------------------------------------------------------------------------------------------
+snd_id snd_g_alias(snd_graph *g, snd_id x);                      ///< same numbers, a gradient of its own
+snd_id snd_g_stop(snd_graph *g, snd_id x);                       ///< same numbers, no gradient
+snd_id snd_g_reshape(snd_graph *g, snd_id x, snd_shape s);       ///< same elements in row-major order
+snd_id snd_g_const(snd_graph *g, snd_shape s, double v);
+
+// ---- linear maps ------------------------------------------------------------------------------------------------------
+/// y = x Wᵀ;  x [.., k], W [n, k] -> [.., n]
+snd_id snd_g_linear(snd_graph *g, snd_id x, snd_id w);
+/// The same law as snd_g_linear with iid N(0, var) weights drawn anew in every run, without the weights: x [.., k] ->
+/// [.., n]. Its backward follows the conditional law given the forward, and each snd_g_grad call draws its own.
+snd_id snd_g_glinear(snd_graph *g, snd_id x, int64_t n, double var);
+
+// ---- elementwise ------------------------------------------------------------------------------------------------------
+snd_id snd_g_lin(snd_graph *g, double a, snd_id x, double b, snd_id y);    ///< a x + b y
+snd_id snd_g_affine(snd_graph *g, double a, snd_id x, double b);           ///< a x + b
+snd_id snd_g_mul(snd_graph *g, snd_id x, snd_id y);
+snd_id snd_g_div(snd_graph *g, snd_id x, snd_id y);
+snd_id snd_g_min(snd_graph *g, snd_id x, snd_id y);                        ///< ties: the first operand's gradient
+snd_id snd_g_max(snd_graph *g, snd_id x, snd_id y);
+snd_id snd_g_unary(snd_graph *g, snd_kfn fn, snd_id x);
+
+// ---- norms (over the last dimension; gain, bias [d] or 0) ---------------------------------------------------------------
+/// (x - mean)/sqrt(var + eps) * (gain + plus1) + bias
+snd_id snd_g_layernorm(snd_graph *g, snd_id x, snd_id gain, snd_id bias, double eps, bool plus1);
+snd_id snd_g_rmsnorm(snd_graph *g, snd_id x, snd_id gain, snd_id bias, double eps, bool plus1);
+/// gain0 * x / max(‖x‖₂, 1e-12), per row
+snd_id snd_g_unit(snd_graph *g, snd_id x, double gain0);
+/// Batch norm over all rows of x [.., d], biased variance. new_mean, new_var (NULL, or with running_mean, running_var
+/// given): (1 - momentum) running + momentum batch, the variance unbiased.
+snd_id snd_g_batchnorm(snd_graph *g, snd_id x, snd_id gain, snd_id bias, double eps, bool plus1, snd_id running_mean,
+                       snd_id running_var, double momentum, snd_id *new_mean, snd_id *new_var);
+/// (x - running_mean)/sqrt(running_var + eps) * (gain + plus1) + bias
+snd_id snd_g_batchnorm_eval(snd_graph *g, snd_id x, snd_id gain, snd_id bias, double eps, bool plus1,
+                            snd_id running_mean, snd_id running_var);
+
+// ---- rows ---------------------------------------------------------------------------------------------------------------
+snd_id snd_g_rowdot(snd_graph *g, snd_id x, snd_id y);           ///< [.., d], [.., d] -> [.., 1]; operands broadcast
+snd_id snd_g_rowrms(snd_graph *g, snd_id x);                     ///< sqrt(mean x²) -> [.., 1]; no eps; gradient 0 at 0
+snd_id snd_g_sum_to(snd_graph *g, snd_id x, snd_shape s);        ///< sums the dimensions along which s broadcasts to x
+snd_id snd_g_expand(snd_graph *g, snd_id x, snd_shape s);        ///< broadcasts x to s
+snd_id snd_g_concat(snd_graph *g, const snd_id *x, int n);       ///< along the last dimension: [.., k_i] -> [.., sum k_i]
+snd_id snd_g_slice(snd_graph *g, snd_id x, int64_t first, int64_t n);   ///< x[.., first : first+n]
+snd_id snd_g_softmax(snd_graph *g, snd_id x);                    ///< over the last dimension
+/// sum_k w_k v_k;  w [K] or [.., K], K values of one shape [.., d]
+snd_id snd_g_wsum(snd_graph *g, snd_id w, const snd_id *v, int k);
+/// Mean cross-entropy over the rows whose target is not -100 -> []; logits [.., V], targets (I64) [..]
+snd_id snd_g_xent(snd_graph *g, snd_id logits, snd_id targets);
+
+// ---- statistics: an f64 vector per value ----------------------------------------------------------------------------------
+// True figures from the stored ones s and e = s[SND_ST_EXP]: mean, absmax, absmin times 2^e; q, var, bvar times 2^2e;
+// the rest as they are. What was not asked for, or does not exist, is NaN. Definitions: docs/metrics.md.
+enum {
+    SND_ST_Q, SND_ST_MEAN, SND_ST_VAR, SND_ST_BVAR, SND_ST_COS, SND_ST_PEARSON, SND_ST_ABSMAX, SND_ST_AT, SND_ST_ABSMIN,
+    SND_ST_KURT, SND_ST_NONFINITE, SND_ST_ROWCOS /* cos(v, w) */, SND_ST_RATIO /* |v|/|w| with exponents */,
+    SND_ST_RANK, SND_ST_UNDER_F16, SND_ST_UNDER_BF16, SND_ST_EXP, SND_ST_COUNT
+};
+enum {
+    SND_SM_BVAR = 1, SND_SM_COS = 2, SND_SM_KURT = 4, SND_SM_ROWCOS = 8 /* needs w */, SND_SM_RANK = 16, SND_SM_UNDER = 32
+};
+/// q, mean, var, absmax, at, absmin, nonfinite always; more by mask. w: 0 or a value of v's shape.
+snd_id snd_g_stat(snd_graph *g, snd_id v, snd_id w, int mask);
+
+static inline snd_id snd_g_add(snd_graph *g, snd_id x, snd_id y) { return snd_g_lin(g, 1, x, 1, y); }
+static inline snd_id snd_g_sub(snd_graph *g, snd_id x, snd_id y) { return snd_g_lin(g, 1, x, -1, y); }
+static inline snd_id snd_g_scale(snd_graph *g, double a, snd_id x) { return snd_g_affine(g, a, x, 0); }
+
+#endif
