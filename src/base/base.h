@@ -3,6 +3,8 @@
 #define SND_BASE_H
 
 #include <sonde/status.h>
+#include <sonde/version.h>
+#include "base/embed.h"
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>

@@ -60,7 +60,9 @@ char *snd_format_log10(char out[40], double log10_abs, int digits) {
         strcpy(m, "1");
         e += 1;
     }
-    snprintf(out, 40, "%se%+.0f", m, e);
+    char tail[24];
+    snprintf(tail, sizeof tail, "e%+lld", (long long)fmax(-9e17, fmin(e, 9e17)));
+    strcat(strcpy(out, m), tail);
     return out;
 }
 
