@@ -135,12 +135,12 @@ snd_metric *snd_value_metric(snd_rvalue *v, const char *name, bool log);     // 
 snd_verdict *snd_record_verdict(snd_record *r, const char *rule, snd_level level, const char *where);
 void snd_record_note(snd_record *r, const char *fmt, ...) SND_PRINTF(2, 3);
 snd_panel *snd_record_panel(snd_record *r, const char *title, const char *x_name, const char *y_name, bool log);
-/// n points with x copied and y, theory, lo, hi absent; snd_series_* allocate them (all NAN) and return them.
+/// n points; every array given here and below is copied (n numbers, NAN where unknown).
 snd_series *snd_panel_series(snd_panel *p, const char *label, const double *x, int n);
-double *snd_series_y(snd_panel *p, snd_series *s);
-double *snd_series_sd(snd_panel *p, snd_series *s);
-double *snd_series_theory(snd_panel *p, snd_series *s);
-void snd_series_band(snd_panel *p, snd_series *s, double **lo, double **hi);
+void snd_series_y(snd_panel *p, snd_series *s, const double *y);
+void snd_series_sd(snd_panel *p, snd_series *s, const double *sd);
+void snd_series_theory(snd_panel *p, snd_series *s, const double *theory);
+void snd_series_band(snd_panel *p, snd_series *s, const double *lo, const double *hi);
 void snd_series_ref(snd_panel *p, snd_series *s, double x, double y, const char *text);
 snd_rtable *snd_record_table(snd_record *r, const char *title, const char *const *columns, int n);
 void snd_rtable_text(snd_rtable *t, const char *text);
