@@ -1,0 +1,129 @@
+// Private header of kernels/: the loops behind the front functions. Every loop is single-threaded, works on a range
+// that its caller chose, and exists once per type and instruction set, all from the same text (rows.inc). No loop uses
+// a fused multiply-add or reorders a sum by lane count, so the bits are the same on every instruction set.
+// Cutting work into tasks is the business of the front functions; a cut depends on shapes only, never on `th`.
+#ifndef SND_KERNELS_ROWS_H
+#define SND_KERNELS_ROWS_H
+
+#include "kernels/kernels.h"
+
+// What the loops need to know about a norm; gain of feature j is g[j] + gadd (1 when g is NULL).
+typedef struct snd_normspec {
+    snd_knorm kind;
+    int64_t D;
+    double eps, gain0, gadd;
+    const void *g, *b;
+} snd_normspec;
+
+// Up to three dimensions of an elementwise operation after merging; out is dense.
+typedef struct snd_grid {
+    int64_t dim[3], sx[3], sy[3];
+} snd_grid;
+
+// Accumulators of one task of snd_k_moments.
+typedef struct snd_momsum {
+    double sum, sumsq, sum4, rowmean2, absmax, absmin;
+    int64_t at, nonfinite;
+} snd_momsum;
+
+// Two loops for columns j0 .. j1-1 at most SND_COLS wide; sums over rows in blocks of SND_ROWBLOCK.
+enum { SND_COLS = 64, SND_ROWBLOCK = 64 };
+
+// ---- signatures, one per family of kernels.def ------------------------------------------------------------------------
+typedef double snd_kt_binary(snd_kbin op, const snd_grid *g, int64_t i0, int64_t i1, double a, const void *x, double b,
+                             const void *y, void *out);
+typedef double snd_kt_affine(int64_t n, double a, const void *x, double b, void *out);
+typedef void snd_kt_minmax_bwd(bool max, bool second, const snd_grid *g, int64_t i0, int64_t i1, double a, const void *x,
+                               double b, const void *y, const void *dy, void *dx);
+typedef double snd_kt_unary(snd_kfn f, int64_t n, double s, const void *x, void *y);
+typedef double snd_kt_unary_bwd(snd_kfn f, int64_t n, double s, const void *x, double c, const void *dy, void *dx);
+typedef double snd_kt_sum(int64_t n, const void *x);
+/// acc[j] += sum over rows r0..r1-1 of x[r*ld + j], j < n <= SND_COLS.
+typedef void snd_kt_sum_cols(int64_t rows, int64_t n, int64_t ld, const void *x, double *acc);
+typedef void snd_kt_norm_fwd(const snd_normspec *s, int64_t rows, const void *x, void *y, double *m, double *r);
+typedef void snd_kt_norm_dx(const snd_normspec *s, int64_t rows, const void *dy, const void *x, const double *m,
+                            const double *r, void *dx);
+/// dg, db (either may be NULL) of columns j0..j1-1 over all R rows.
+typedef void snd_kt_norm_cols(const snd_normspec *s, int64_t R, int64_t j0, int64_t j1, const void *dy, const void *x,
+                              const double *m, const double *r, void *dg, void *db);
+typedef void snd_kt_batch_fwd(const snd_normspec *s, int64_t R, int64_t j0, int64_t j1, const void *x, void *y, double *m,
+                              double *r, double *var_unbiased);
+typedef void snd_kt_batch_bwd(const snd_normspec *s, int64_t R, int64_t j0, int64_t j1, const void *dy, const void *x,
+                              const double *m, const double *r, void *dx, void *dg, void *db);
+typedef void snd_kt_rowdot(int64_t rows, int64_t D, double c, const void *x, const void *y, void *out);
+typedef void snd_kt_softmax(int64_t rows, int64_t D, double s, const void *x, void *p);
+typedef void snd_kt_softmax_bwd(int64_t rows, int64_t D, double s, const void *p, const void *dp, void *dx);
+/// Elements c0..c1-1 of each of rows r0..r1-1.
+typedef double snd_kt_wsum(int64_t r0, int64_t r1, int64_t D, int K, const void *w, bool per_row, const double *scale,
+                           const void *const *v, void *out);
+/// Sum over rows of lse - s*logit[target]; rows whose target is `ignore` give 0 and do not count.
+typedef double snd_kt_xent(int64_t rows, int64_t V, double s, const void *logits, const int64_t *target, int64_t ignore,
+                           double *lse, int64_t *used);
+typedef void snd_kt_xent_bwd(int64_t rows, int64_t V, double s, const void *logits, const int64_t *target, int64_t ignore,
+                             const double *lse, double scale, void *dx);
+typedef void snd_kt_fill_normal(snd_key key, uint64_t first, int64_t n, double a, void *out);
+typedef snd_kt_fill_normal snd_kt_fill_trunc;
+typedef void snd_kt_fill_uniform(snd_key key, uint64_t first, int64_t n, double lo, double hi, void *out);
+typedef void snd_kt_fill_const(int64_t n, double a, void *out);
+typedef void snd_kt_moments(int64_t r0, int64_t r1, int64_t D, const void *x, snd_momsum *out);
+/// Sum over columns j0..j1-1 of the biased variance over rows.
+typedef double snd_kt_bvar(int64_t R, int64_t D, int64_t j0, int64_t j1, const void *x);
+/// Per row: mean, 1/|x| and 1/|x - mean| (0 where the norm is 0).
+typedef void snd_kt_row_norms(int64_t rows, int64_t D, const void *x, double *mean, double *inv, double *inv_dev);
+/// u[j] += sum x*inv, v[j] += sum (x - mean)*inv_dev over rows, j < n <= SND_COLS.
+typedef void snd_kt_unit_cols(int64_t rows, int64_t n, int64_t ld, const void *x, const double *mean, const double *inv,
+                              const double *inv_dev, double *u, double *v);
+/// Sums over rows of cos(x_r, y_r) and |x_r|/|y_r|.
+typedef void snd_kt_rowcos(int64_t rows, int64_t D, const void *x, const void *y, double *cos, double *ratio);
+typedef double snd_kt_absmax(int64_t n, const void *x);
+typedef int64_t snd_kt_count_below(int64_t n, const void *x, double limit);
+
+// ---- table ----------------------------------------------------------------------------------------------------------------
+typedef enum snd_kfamily {
+    SND_KF_NONE,
+#define SND_FAMILY(name) SND_KF_##name,
+#include "kernels/kernels.def"
+#undef SND_FAMILY
+    SND_KF_COUNT
+} snd_kfamily;
+
+/// Every family has all its instruction sets and types: row[isa - 1][t == SND_F64].
+#define SND_FAMILY(name)                                                                                               \
+    snd_kt_##name snd_k_##name##_f32_base, snd_k_##name##_f64_base, snd_k_##name##_f32_avx2, snd_k_##name##_f64_avx2,    \
+        snd_k_##name##_f32_avx512, snd_k_##name##_f64_avx512;
+#include "kernels/kernels.def"
+#undef SND_FAMILY
+
+typedef void snd_kfn_any(void);
+snd_kfn_any *snd_k_pick(snd_kfamily f, snd_dtype t);
+#define SND_PICK(name, t) ((snd_kt_##name *)snd_k_pick(SND_KF_##name, t))
+
+/// Test hook: use at most this instruction set (SND_ISA_NONE: the best).
+void snd_k_limit_isa(snd_isa isa);
+
+// ---- cutting work ------------------------------------------------------------------------------------------------------
+// At most SND_MAX_TASKS tasks of at least `grain` elements or rows; a function of the shape only.
+enum { SND_MAX_TASKS = 64 };
+typedef struct snd_cut {
+    int64_t n, step, tasks;
+} snd_cut;
+snd_cut snd_cut_make(int64_t n, int64_t grain, int64_t align);
+/// Rows for which a task has at least ~32k elements.
+snd_cut snd_cut_rows(int64_t R, int64_t D);
+static inline int64_t snd_cut_begin(const snd_cut *c, int64_t task) { return task * c->step; }
+static inline int64_t snd_cut_end(const snd_cut *c, int64_t task) {
+    const int64_t e = (task + 1) * c->step;
+    return e < c->n ? e : c->n;
+}
+/// Sum of a[0..n-1] by halves: the tree depends on n only. Overwrites a.
+double snd_tree_sum(double *a, int64_t n);
+/// Maximum in which a NaN wins.
+double snd_max_nan(const double *a, int64_t n);
+
+static inline size_t snd_k_size(snd_dtype t) { return t == SND_F64 ? 8 : 4; }
+static inline const void *snd_at(const void *p, int64_t i, size_t size) {
+    return p ? (const char *)p + (size_t)i * size : NULL;
+}
+static inline void *snd_at_mut(void *p, int64_t i, size_t size) { return p ? (char *)p + (size_t)i * size : NULL; }
+
+#endif

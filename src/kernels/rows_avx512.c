@@ -1,0 +1,3 @@
+// The loops of rows.inc for one instruction set; the compiler flags come with this file's name.
+#define SND_ISA avx512
+#include "kernels/rows.inc"
