@@ -26,7 +26,7 @@ struct snd_expr {
     int end_line, end_col; // CALL: the closing parenthesis
 };
 
-typedef struct snd_stmt { const char *name; snd_expr *x; int line, col; struct snd_stmt *next; bool opaque; } snd_stmt;
+typedef struct snd_stmt { const char *name; snd_expr *x; int line, col; struct snd_stmt *next; } snd_stmt;
 
 typedef enum snd_section { SND_SEC_NONE, SND_SEC_IN, SND_SEC_LAYER, SND_SEC_EACH, SND_SEC_LAYER2, SND_SEC_OUT, SND_SEC_COUNT } snd_section;
 
@@ -120,7 +120,12 @@ typedef struct snd_site {
     int layer;             // from 0; -1 outside layers
 } snd_site;
 
-typedef struct snd_norm_args { snd_norm_kind kind; double eps, gain; bool plus1, affine, bias; } snd_norm_args;
+typedef struct snd_norm_args {
+    snd_norm_kind kind;
+    double eps;
+    double gain;             // initial gain; has_gain false: the kind's own (1; scale: sqrt(d))
+    bool has_gain, plus1, affine /* false: N0 */, bias;
+} snd_norm_args;
 typedef struct snd_linear_args { int64_t out; double gain; bool has_gain, bias, zero; const char *role; } snd_linear_args;
 typedef struct snd_sub_args { char which; /* 'A' 'C' 'M' */ bool inner, headgain, vnorm; double v1; bool has_v1; } snd_sub_args;
 
@@ -154,7 +159,8 @@ typedef struct snd_reader {
     /// Called around sections and statements; may be NULL. layer = -1 outside layers; rep = 0, 'A', 'C', 'M' or 'F'.
     sonde_status (*enter)(void *self, snd_section sec, int layer, char rep);
     sonde_status (*leave)(void *self, snd_section sec, int layer, char rep);
-    sonde_status (*stmt)(void *self, const snd_stmt *s, snd_section sec, int layer);
+    /// Before a statement runs; x is the stream at this moment (for `write`).
+    sonde_status (*stmt)(void *self, const snd_stmt *s, snd_section sec, int layer, snd_val x);
 } snd_reader;
 
 // One stack (a decoder, an encoder, an mlp) as the walker needs to know it.

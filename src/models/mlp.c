@@ -1,0 +1,22 @@
+// The mlp family: stem -> stack -> head. The layers themselves are the wiring's business.
+#include "models/models.h"
+
+sonde_status snd_mlp_begin(const snd_nn *m, int64_t rows, snd_id *input, snd_id *x) {
+    const snd_spec *s = m->spec;
+    const int64_t features = s->inputs > 0 ? s->inputs : s->width;
+    *input = *x = snd_g_input(m->g, "input", SND_SHAPE(rows, features), SND_DT_NONE);
+    if (s->inputs > 0) SND_TRY(snd_nn_linear(m, "stem", "stem", NULL, *input, features, s->width, -1, false, false, x));
+    return SONDE_OK;
+}
+
+sonde_status snd_mlp_head(const snd_nn *m, snd_id out_x, snd_id *logits) {
+    const snd_spec *s = m->spec;
+    *logits = 0;
+    if (s->outputs <= 0) return SONDE_OK;
+    // the head is never integrated out: its gradient is asked for by name, and it is one matrix
+    snd_nn head = *m;
+    head.integrate = false;
+    SND_TRY(snd_nn_linear(&head, "head", "head", NULL, out_x, s->width, s->outputs, -1, false, false, logits));
+    if (s->logit_scale != 1) *logits = snd_g_scale(m->g, s->logit_scale, *logits);
+    return SONDE_OK;
+}
