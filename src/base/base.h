@@ -96,6 +96,8 @@ bool snd_parse_int(const char *s, int64_t *v, const char **end);
 /// Nearest of the n candidates by edit distance (case-insensitive, transpositions count 1), or NULL when none is
 /// close enough to be meant (distance > max(1, len/3)).
 const char *snd_nearest(const char *word, const char *const *candidates, int n);
+/// Text from outside for a message: control characters become '?', at most 60 bytes and "...", no half characters.
+const char *snd_shown(char out[72], const char *s);
 /// Shell pattern with * and ?, both crossing dots.
 bool snd_match(const char *pattern, const char *name);
 

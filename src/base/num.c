@@ -5,7 +5,7 @@
 #include "base/base.h"
 
 #include <assert.h>
-#include <limits.h>
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +41,8 @@ char *snd_format_num(char out[40], double v, int digits) {
         return out;
     }
     // Round trip in as few digits as will do: 0.1 and not 0.10000000000000001.
-    for (int n = 15; n <= 17; n++) {
+    // (Numbers below the normal range hold fewer than 15.)
+    for (int n = fabs(v) < DBL_MIN ? 1 : 15; n <= 17; n++) {
         double back;
         print_digits(out, v, n);
         if (n == 17 || (snd_parse_num(out, &back, NULL) && back == v)) break;

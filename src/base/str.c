@@ -130,3 +130,16 @@ uint64_t snd_hash(const void *p, size_t n) {
 uint64_t snd_hash_str(const char *s) {
     return snd_hash(s, strlen(s));
 }
+
+const char *snd_shown(char out[72], const char *s) {
+    enum { KEEP = 60 };
+    size_t n = strlen(s);
+    const bool cut = n > KEEP;
+    if (cut) {
+        n = KEEP;
+        while (n > 0 && ((unsigned char)s[n] & 0xC0) == 0x80) n--; // continuation bytes of UTF-8
+    }
+    for (size_t i = 0; i < n; i++) out[i] = (unsigned char)s[i] < 0x20 || s[i] == 0x7F ? '?' : s[i];
+    memcpy(out + n, cut ? "..." : "", cut ? 4 : 1);
+    return out;
+}
