@@ -89,6 +89,10 @@ static void streams_never_change(void **state) {
     CHECK_SAME(snd_normal_at(key, 0), -0x1.615772855e60cp-1);
     CHECK_SAME(snd_normal_at(key, 1000003), -0x1.21fe25758bbd8p+1);
     CHECK_SAME(snd_rng_trunc(key.k, 77), 0x1.61b698c0b9a09p-2);
+    // Every bit of many elements: changed coefficients or contraction to FMA show here.
+    static double z[50000];
+    for (uint64_t i = 0; i < 50000; i++) z[i] = snd_normal_at(key, i);
+    assert_true(snd_hash(z, sizeof z) == UINT64_C(0x4c4ab54f824c544f));
 }
 
 static void keys_differ_in_seed_and_name(void **state) {
