@@ -78,6 +78,9 @@ typedef void snd_kt_rowcos(int64_t rows, int64_t D, const void *x, const void *y
 typedef double snd_kt_absmax(int64_t n, const void *x);
 typedef int64_t snd_kt_count_below(int64_t n, const void *x, double limit);
 
+typedef void snd_kt_gemm(bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const void *A, int64_t lda,
+                         const void *B, int64_t ldb, double beta, void *C, int64_t ldc);
+
 // ---- table ----------------------------------------------------------------------------------------------------------------
 typedef enum snd_kfamily {
     SND_KF_NONE,
@@ -100,6 +103,9 @@ snd_kfn_any *snd_k_pick(snd_kfamily f, snd_dtype t);
 
 /// Test hook: use at most this instruction set (SND_ISA_NONE: the best).
 void snd_k_limit_isa(snd_isa isa);
+/// Test hook: the best kind of matrix product allowed (NONE: the best there is).
+typedef enum snd_kgemm { SND_KGEMM_NONE, SND_KGEMM_OWN, SND_KGEMM_OPENBLAS, SND_KGEMM_ONEDNN } snd_kgemm;
+void snd_k_limit_gemm(snd_kgemm g);
 
 // ---- cutting work ------------------------------------------------------------------------------------------------------
 // At most SND_MAX_TASKS tasks of at least `grain` elements or rows; a function of the shape only.
