@@ -127,6 +127,9 @@ snd_isa snd_isa_best(void);                    ///< what this CPU runs; SONDE_IS
 
 /// Writes a whole file by way of a temporary name in the same folder, then renames it.
 sonde_status snd_write_file(const char *path, const void *data, size_t n) SONDE_MUST_CHECK;
+/// The same from several pieces, one after the other, so that large data need not be joined in memory first.
+typedef struct snd_part { const void *data; size_t n; } snd_part;
+sonde_status snd_write_parts(const char *path, const snd_part *parts, int64_t n) SONDE_MUST_CHECK;
 /// Reads a whole file (at most max bytes) into heap memory with a NUL after it; caller frees with snd_free.
 sonde_status snd_read_file(const char *path, size_t max, char **data, size_t *n) SONDE_MUST_CHECK;
 sonde_status snd_make_dirs(const char *path) SONDE_MUST_CHECK;

@@ -38,7 +38,7 @@ static int open_beside(const char *path, char *tmp, size_t size) {
     return -1;
 }
 
-sonde_status snd_write_file(const char *path, const void *data, size_t n) {
+sonde_status snd_write_parts(const char *path, const snd_part *parts, int64_t n) {
     struct stat st;
     // Something that is not a plain file (a terminal, /dev/null, a pipe) cannot be replaced by rename.
     const bool special = stat(path, &st) == 0 && !S_ISREG(st.st_mode);
@@ -48,13 +48,17 @@ sonde_status snd_write_file(const char *path, const void *data, size_t n) {
     const int fd = special ? open(path, O_WRONLY | O_CLOEXEC) : open_beside(path, tmp, size);
     int error = fd < 0 ? errno : 0;
     if (fd >= 0) {
-        error = write_all(fd, data, n);
+        for (int64_t i = 0; i < n && !error; i++) error = write_all(fd, parts[i].data, parts[i].n);
         if (close(fd) && !error) error = errno;
         if (!special && !error && rename(tmp, path)) error = errno;
         if (!special && error) unlink(tmp);
     }
     snd_free(tmp);
     return error ? system_error("write", path, error) : SONDE_OK;
+}
+
+sonde_status snd_write_file(const char *path, const void *data, size_t n) {
+    return snd_write_parts(path, &(snd_part){data, n}, 1);
 }
 
 // Reads fd to its end into *data, which has room for *cap bytes; one byte more than max is a mistake.

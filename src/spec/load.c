@@ -14,17 +14,6 @@ typedef struct loader {
 static const char *const PARTS[] = {"train", "data", "measure"};
 enum { N_PARTS = 3 };
 
-// User text for a message: control characters as '?', at most 60 bytes and never half a character.
-static const char *shown(char out[72], const char *s) {
-    size_t n = strlen(s);
-    const bool cut = n > 60;
-    if (cut)
-        for (n = 60; n > 0 && ((unsigned char)s[n] & 0xC0) == 0x80; n--) {}
-    for (size_t i = 0; i < n; i++) out[i] = (unsigned char)s[i] < 0x20 || s[i] == 0x7F ? '?' : s[i];
-    memcpy(out + n, cut ? "..." : "", cut ? 4 : 1);
-    return out;
-}
-
 static const char *place(snd_arena *a, const char *file, int line, int col) {
     return snd_arena_printf(a, "%s:%d:%d: ", file, line, col);
 }
@@ -38,7 +27,7 @@ static const char *suggestion(snd_arena *a, const char *near) {
 
 static sonde_status unknown_key(const loader *c, const char *where, const char *key, const char *near) {
     char t[72];
-    SND_FAIL(SONDE_ENAME, "%sunknown key '%s'%s", where ? where : "", shown(t, key), suggestion(c->s->arena, near));
+    SND_FAIL(SONDE_ENAME, "%sunknown key '%s'%s", where ? where : "", snd_shown(t, key), suggestion(c->s->arena, near));
 }
 
 static sonde_status take_model(loader *c, const char *file, const snd_ynode *map) {
@@ -168,7 +157,7 @@ static sonde_status unknown_spec(loader *c, const char *spec) {
     for (int i = 0; i < np; i++) names[i] = snd_preset_name(i);
     for (int i = 0; i < nw; i++) names[np + i] = snd_wiring_at(i)->key;
     char t[72];
-    SND_FAIL(SONDE_ENAME, "'%s' is no file, preset, wiring or formula (text with '=')%s", shown(t, spec),
+    SND_FAIL(SONDE_ENAME, "'%s' is no file, preset, wiring or formula (text with '=')%s", snd_shown(t, spec),
              suggestion(c->s->arena, snd_nearest(spec, names, np + nw)));
 }
 
@@ -193,7 +182,7 @@ static sonde_status take_override(loader *c, const char *word) {
     c->s->from_command_line = true;
     const char *eq = strchr(word, '=');
     char t[72];
-    SND_FAIL_IF(!eq || eq == word, SONDE_EUSAGE, "'%s': key=value is needed", shown(t, word));
+    SND_FAIL_IF(!eq || eq == word, SONDE_EUSAGE, "'%s': key=value is needed", snd_shown(t, word));
     const char *key = snd_arena_strn(c->s->arena, word, (size_t)(eq - word));
     const char *text = snd_arena_str(c->s->arena, eq + 1);
     if (!key || !text) return SONDE_ENOMEM;
