@@ -39,6 +39,10 @@ int snd_verb_count(void);
 const snd_verb *snd_verb_at(int i);
 const snd_verb *snd_verb_find(const char *name);
 
+#define SND_VERB(name, operands, summary, usage, examples) sonde_status snd_verb_##name(snd_cli *c);
+#include "cli/verbs.def"
+#undef SND_VERB
+
 typedef enum snd_opt_type {
     SND_OPT_FLAG, SND_OPT_INT, SND_OPT_NUM, SND_OPT_STR,
     SND_OPT_INTS,      // 1,2,4..64 : a..b goes up by doubling, a:b:step by adding

@@ -1,0 +1,112 @@
+// Help on every level, made from the same tables that parse: verbs.def, options.def and the model keys of spec/.
+#include "cli/inner.h"
+
+#include <string.h>
+
+static void lines(snd_buf *b, const char *text, const char *prefix) {
+    while (*text) {
+        const size_t n = strcspn(text, "\n");
+        snd_buf_put(b, prefix);
+        snd_buf_putn(b, text, n);
+        snd_buf_put(b, "\n");
+        text += n + (text[n] == '\n');
+    }
+}
+
+// "  name   text", the text wrapped beside the name.
+static void entry(snd_cli *c, snd_buf *b, const char *name, const char *text, int column) {
+    snd_buf wrapped = {0};
+    snd_wrap(&wrapped, text, column, c->columns > 110 ? 110 : c->columns);
+    const int pad = column - 2 - snd_text_width(name);
+    snd_buf_put(b, "  ");
+    snd_ink_put(c, b, SND_INK_BOLD, name);
+    if (pad < 2)
+        snd_buf_put(b, "\n");
+    else
+        snd_buf_printf(b, "%*s", pad, "");
+    if (wrapped.s) snd_buf_put(b, pad < 2 ? wrapped.s : wrapped.s + column);
+    snd_buf_free(&wrapped);
+}
+
+static void head(snd_cli *c, snd_buf *b, const char *text) {
+    snd_buf_put(b, "\n");
+    snd_ink_put(c, b, SND_INK_BOLD, text);
+    snd_buf_put(b, "\n");
+}
+
+void snd_help_top(snd_cli *c) {
+    snd_buf b = {0};
+    snd_buf_put(
+        &b, "sonde: does a deep network carry its signal? Theory, measurement and advice for every residual wiring.\n"
+            "\nUsage: sonde VERB [SPEC] [key=value ...] [--options]\n");
+    head(c, &b, "Verbs");
+    for (int i = 0; i < snd_verb_count(); i++) entry(c, &b, snd_verb_at(i)->name, snd_verb_at(i)->summary, 13);
+    head(c, &b, "SPEC");
+    snd_buf_put(&b,
+                "  a YAML file, a preset (sonde models), a wiring (sonde wirings) or a formula: 'x = x + F(N(x))'.\n"
+                "  key=value after it sets model keys (sonde help keys): layers=64 width=512 norm=rms\n");
+    head(c, &b, "Examples");
+    lines(&b, "sonde wirings\nsonde help keys\nsonde wirings pre --help", "  ");
+    snd_buf_put(&b, "\n'sonde help VERB' or 'sonde VERB --help' says more. --version prints the version.\n"
+                    "Exit status: 0 fine, 1 findings (--fail-on), 2 a bad word on the command line, 3 a bad file,\n"
+                    "4 training diverged, 130 interrupted.\n");
+    snd_put(c, &b);
+    snd_buf_free(&b);
+}
+
+static const char *const default_arg[] = {
+    [SND_OPT_FLAG] = "",      [SND_OPT_INT] = "N",        [SND_OPT_NUM] = "X",
+    [SND_OPT_STR] = "TEXT",   [SND_OPT_INTS] = "LIST",    [SND_OPT_STRS] = "LIST",
+    [SND_OPT_BYTES] = "SIZE", [SND_OPT_SECONDS] = "TIME", [SND_OPT_WORD] = "WORD"};
+
+static void option_entry(snd_cli *c, snd_buf *b, const snd_opt_row *o, int column) {
+    char name[128], letter[8] = "";
+    if (o->letter) snprintf(letter, sizeof letter, "-%c, ", o->letter);
+    const char *arg = o->arg ? o->arg : default_arg[o->type];
+    snprintf(name, sizeof name, "%s--%s%s%s", letter, o->name, *arg ? " " : "", arg);
+    entry(c, b, name, o->help, column);
+}
+
+void snd_help_verb(snd_cli *c, const snd_verb *v) {
+    snd_buf b = {0};
+    snd_buf_printf(&b, "sonde %s: %s\n\nUsage: sonde %s %s\n", v->name, v->summary, v->name, v->usage);
+    if (v->operands == SND_OPS_SPEC)
+        snd_buf_put(&b,
+                    "\nSPEC is a YAML file, a preset (sonde models), a wiring (sonde wirings) or a formula in quotes;\n"
+                    "key=value sets model keys (sonde help keys).\n");
+    head(c, &b, "Options");
+    for (int i = 0; i < snd_opt_count(); i++)
+        if (snd_opt_applies(snd_opt_at(i), v->name)) option_entry(c, &b, snd_opt_at(i), 26);
+    head(c, &b, "Examples");
+    lines(&b, v->examples, "  ");
+    snd_put(c, &b);
+    snd_buf_free(&b);
+}
+
+void snd_help_options(snd_cli *c) {
+    snd_buf b = {0};
+    snd_buf_put(&b,
+                "Options mean the same for every verb that has them; '--name VALUE' and '--name=VALUE' are one.\n\n");
+    for (int i = 0; i < snd_opt_count(); i++) {
+        const snd_opt_row *o = snd_opt_at(i);
+        option_entry(c, &b, o, 26);
+        if (strcmp(o->verbs, "*") != 0) snd_buf_printf(&b, "%26s(%.*s)\n", "", (int)strlen(o->verbs) - 2, o->verbs + 1);
+    }
+    snd_put(c, &b);
+    snd_buf_free(&b);
+}
+
+void snd_help_keys(snd_cli *c) {
+    snd_buf b = {0};
+    snd_buf_put(&b, "Model keys, set by key=value after SPEC or under model: in a YAML file. Default in brackets.\n\n");
+    for (int i = 0; i < snd_key_count(); i++) {
+        const snd_key_row *k = snd_key_at(i);
+        char text[1024];
+        const bool dflt = k->dflt && *k->dflt, range = k->range && *k->range;
+        snprintf(text, sizeof text, "%s%s%s%s%s%s%s", k->help ? k->help : "", range ? "; " : "", range ? k->range : "",
+                 dflt ? " [" : "", dflt ? k->dflt : "", dflt ? "]" : "", "");
+        entry(c, &b, k->name, text, 20);
+    }
+    snd_put(c, &b);
+    snd_buf_free(&b);
+}

@@ -1,0 +1,53 @@
+// From SPEC and key=value to a loaded spec, and from a file's measure: part to options. Remembers where a failure came
+// from, which decides between exit 2 (the command line) and 3 (a file).
+#include "cli/inner.h"
+
+#include <string.h>
+
+static const char *section_of(const snd_verb *v) {
+    if (strcmp(v->name, "train") == 0) return "train";
+    return "measure";
+}
+
+static sonde_status load(snd_cli *c, const char *const *overrides, int n, snd_spec **out) {
+    *out = NULL;
+    const sonde_status s = snd_spec_load(c->arena, c->spec_word, overrides, n, out);
+    if (s != SONDE_OK)
+        c->file_at_fault = *out && !(*out)->from_command_line;
+    else
+        c->spec = *out;
+    if (s != SONDE_OK && !*out) c->file_at_fault = s == SONDE_EIO || s == SONDE_EINPUT;
+    return s;
+}
+
+static sonde_status apply_section(snd_cli *c, const snd_spec *spec) {
+    const char *const *pairs = NULL;
+    const char *section = section_of(c->verb);
+    const int n = snd_spec_section(spec, section, &pairs);
+    for (int i = 0; i < n; i++) {
+        const sonde_status s = snd_opt_set_pair(c, pairs[i]);
+        if (s == SONDE_OK) continue;
+        c->file_at_fault = true;
+        return snd_fail_prefix(s, "%s: %s: ", c->spec_word, section);
+    }
+    return SONDE_OK;
+}
+
+sonde_status snd_cli_load_with(snd_cli *c, const char *const *more, int n_more, snd_spec **out) {
+    const char **all;
+    SND_NEW(c->arena, all, c->n_overrides + n_more + 1);
+    for (int i = 0; i < c->n_overrides; i++) all[i] = c->overrides[i];
+    for (int i = 0; i < n_more; i++) all[c->n_overrides + i] = more[i];
+    SND_TRY(load(c, all, c->n_overrides + n_more, out));
+    return apply_section(c, *out);
+}
+
+sonde_status snd_cli_load_spec(snd_cli *c, snd_spec **out) {
+    return snd_cli_load_with(c, NULL, 0, out);
+}
+
+sonde_status snd_cli_load_wiring(snd_cli *c, const char *wiring, snd_spec **out) {
+    const char *pair = snd_arena_printf(c->arena, "wiring=%s", wiring);
+    if (!pair) return SONDE_ENOMEM;
+    return snd_cli_load_with(c, &pair, 1, out);
+}
