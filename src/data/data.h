@@ -1,0 +1,35 @@
+// Front header of data/: rows for the input of a measurement, drawn or from a data set. Everything is a function of
+// (seed, name) alone. Later: text, tokenizers, batching.
+#ifndef SND_DATA_H
+#define SND_DATA_H
+
+#include "io/io.h"
+
+/// x [rows, features] Gaussian with mean square 1 and mean cosine c between examples:
+///   x_i = sqrt(c) mu + sqrt(1-c) xi_i,   mu ~ N(0, I) shared by all rows, xi_i ~ N(0, I)
+/// keys: xi from (seed, name), mu from (seed, name ".mu"). c = 0 gives xi exactly. 0 <= c <= 1.
+void snd_data_gauss(uint64_t seed, const char *name, int64_t rows, int64_t features, double c, double *x);
+/// n class numbers, uniform on 0..classes-1, from (seed, name).
+void snd_data_targets(uint64_t seed, const char *name, int64_t n, int64_t classes, int64_t *out);
+
+typedef struct snd_dataset snd_dataset;
+
+/// what: "fashion-mnist" (training images and labels, values x/255 normalised by the published mean 0.2860 and standard
+/// deviation 0.3530) or a file as snd_data_load reads it: the first dimension counts rows, the others are features.
+/// labels: a file with one whole number per row, or NULL. standardize (files): every feature gets mean 0 and variance 1
+/// over all rows, constant ones 0. Caller closes.
+sonde_status snd_dataset_open(const char *what, const char *labels, bool standardize,
+                              snd_dataset **out) SONDE_MUST_CHECK;
+void snd_dataset_close(snd_dataset *d); // NULL is fine
+const char *snd_dataset_name(const snd_dataset *d);
+int64_t snd_dataset_rows(const snd_dataset *d);
+int64_t snd_dataset_features(const snd_dataset *d);
+int64_t snd_dataset_classes(const snd_dataset *d); // largest label + 1; 0 without labels
+
+/// Input of a measurement: x [rows, features] from the data set, or Gaussian (named "input") when d is NULL. The seed
+/// picks distinct rows. labels [rows] may be NULL; without labels in the data they are left alone.
+/// errors  SONDE_ESHAPE: other features than the data's, more rows than it has; SONDE_ERANGE: c outside 0 to 1
+sonde_status snd_data_inputs(const snd_dataset *d, uint64_t seed, int64_t rows, int64_t features, double c, double *x,
+                             int64_t *labels) SONDE_MUST_CHECK;
+
+#endif
