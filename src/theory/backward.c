@@ -82,12 +82,12 @@ static void put(sweep *w, snd_mid v, term a) {
     g->t[g->n++] = a;
 }
 
-static int32_t new_noise(sweep *w, int32_t group, int32_t at) {
+static int32_t new_noise(sweep *w, int32_t of, int32_t at) {
     if (w->n_noises >= w->cap_noises && !GROW(w->noise, w->cap_noises, w->n_noises + 1)) {
         w->t->failed = true;
         return 0;
     }
-    w->noise[w->n_noises] = (noise){group, at};
+    w->noise[w->n_noises] = (noise){of, at};
     return (int32_t)w->n_noises++;
 }
 
@@ -111,7 +111,7 @@ static int32_t new_number(sweep *w, number x) {
     return (int32_t)w->n_numbers++;
 }
 
-static int32_t overlap(sweep *w, int32_t noise, snd_mid node) { return new_number(w, (number){noise, node, -1, 0}); }
+static int32_t overlap(sweep *w, int32_t k, snd_mid node) { return new_number(w, (number){k, node, -1, 0}); }
 
 // A single white vector of given energy, orthogonal to x (x < 0: to nothing).
 static int32_t lone_noise(sweep *w, double energy, double dim, snd_mid x) {
