@@ -44,18 +44,90 @@ snd_id snd_model_tap(const snd_model *m, const char *name);    // 0: no such val
 void snd_model_stack(const snd_spec *spec, snd_stack *out);
 
 // ---- describe -----------------------------------------------------------------------------------------------------------------
+// What a spec is, found by walking its formula without a graph: parameters, norm sites, layer kinds, constants, costs, and
+// what is known of the start (values and gradients that are exactly zero). Every family; nothing is drawn or computed.
 
-typedef struct snd_param_row { const char *name, *role, *init; snd_shape shape; double var; int layer; } snd_param_row;
-typedef struct snd_site_row { const char *name, *text; int layer; } snd_site_row;   // text: "layer norm, eps 1e-05, weight and bias"
-typedef struct snd_layer_kind { int first, last; const char *text; int count; } snd_layer_kind;  // equal layers in one
+typedef struct snd_param_row {
+    const char *name, *role, *init;    // init: "normal(0.0442)", "one", "zero", "= 0.5"
+    const char *alt;                   // a second role (the mlp block's maps: "up", "down"), or NULL
+    snd_shape shape;
+    double var, mean;                  // of one entry at the start
+    double own_var, own_mean;          // the same by the recipe of the wiring or of the base kind alone, without the key's role rules
+    int layer;                         // from 0; -1: in no layer
+    bool state;                        // running statistics: not learned
+    bool no_grad;                      // its gradient is exactly zero in the first step
+} snd_param_row;
+
+typedef struct snd_site_row {          // text: "layer norm, eps 1e-05, weight and bias"
+    const char *name, *text; int layer;
+    snd_norm_kind kind;
+    double eps, gain;                  // gain: initial, as used
+    const char *after;                 // the norm whose output this one reads directly and that makes it redundant, or NULL
+} snd_site_row;
+
+typedef struct snd_layer_kind {        // equal layers in one
+    const char *stack;                 // "", "encoder.", "decoder."
+    int first, last;
+    const char *text;                  // the formula as it stands for them, constants folded where all agree
+    const char *first_text, *last_text;    // NULL, or the formula of the first and the last with constants folded
+    const char *subs;                  // what the sublayers are, one line each; "" when nothing is to be said
+    const char *layers;                // "0..7", "0, 2 .. 30"
+    int count;
+} snd_layer_kind;
+
+typedef struct snd_mult_row {          // a number that multiplies a value of every layer
+    const char *on;                    // "branch", "branch input", "stream", "sum", "norm output"
+    const char *first_at, *last_at;    // "layers.0.A"
+    double first, last;
+    bool learned;                      // first, last: initial values
+    int count;
+} snd_mult_row;
+
+typedef struct snd_call_row {          // one sublayer call
+    const char *name; int layer;
+    bool normed;                       // it reads a norm's output
+    bool out_zero;                     // what it returns is exactly zero at the start (last map zero)
+    bool no_grad;                      // the gradient of what it returns is exactly zero in the first step (gate zero)
+    const char *gate;                  // the parameter that makes it so, or NULL
+} snd_call_row;
+
+typedef struct snd_param_group {       // equal parameters of several layers in one
+    const char *pattern;               // "layers.*.A.q.weight"
+    const char *role, *init, *init_last;   // init_last: NULL when all start alike
+    const char *layers;                // "0..11"; "" outside layers
+    snd_shape shape; int count;
+    bool state;
+} snd_param_group;
+
+typedef struct snd_site_group { const char *pattern, *text, *layers; int count; } snd_site_group;
+
+// Counted, not measured: a product of [m,k] and [k,n] is 2mnk; the rest by the nominal counts of cost.c. Bytes: what each
+// operation alone reads and writes of activations, in f32; weights apart.
+typedef struct snd_cost { double gemm, attention, norm, elementwise, bytes; } snd_cost;
 
 typedef struct snd_description {
     const char *formula;               // sections as text
     snd_param_row *params; int n_params;
     snd_site_row *sites; int n_sites;
-    const char *const *lines; int n_lines;      // notes: final norm, multipliers, warnings
+    const char *const *lines; int n_lines;      // notes: final norm, start, warnings
     int64_t n_weights, n_learned, n_state;      // entries: matrices; all learned; running statistics
-    double flops_forward, flops_backward, bytes_weights;   // per example
+    double flops_forward, flops_backward, bytes_weights;   // per example; bytes_weights in f32
+    snd_layer_kind *kinds; int n_kinds;
+    const char *in_text, *out_text;    // sections in: and out: with constants folded; "" when there are none
+    snd_mult_row *mults; int n_mults;
+    snd_call_row *calls; int n_calls;
+    snd_param_group *groups; int n_groups;
+    snd_site_group *site_groups; int n_site_groups;
+    snd_cost forward, backward;
+    const char *example;               // what one example is: "a row", "a sequence of 1024 tokens", "an image of 32 x 32"
+    int64_t tokens;                    // of one example
+    int n_sublayers;                   // S (decoder or only stack)
+    int n_branches;                    // normalised branches that add up in out.x since the last norm of the stream
+    bool final_norm;                   // out.x is a norm's output
+    bool all_normed;                   // every sublayer call reads a norm's output
+    bool head_zero;                    // there is a head and it starts at zero
+    bool has_batch;                    // some site is a batch norm
+    const char *own_init;              // base kind in force, "xavier"
 } snd_description;
 sonde_status snd_describe(snd_arena *a, const snd_spec *spec, snd_description **out) SONDE_MUST_CHECK;
 
