@@ -21,7 +21,8 @@ typedef int32_t snd_id;      // a value; 0 is invalid
 typedef enum snd_vrole { SND_R_NONE, SND_R_INPUT, SND_R_PARAM, SND_R_NODE } snd_vrole;
 
 typedef struct snd_init {    // how a parameter starts; the source draws it
-    enum { SND_INIT_NONE, SND_INIT_CONST, SND_INIT_NORMAL, SND_INIT_TRUNC, SND_INIT_UNIFORM } kind;
+    enum { SND_INIT_NONE, SND_INIT_CONST, SND_INIT_NORMAL, SND_INIT_TRUNC, SND_INIT_UNIFORM,
+           SND_INIT_LAST /* zero but for the last element, which is a */ } kind;
     double a;                // CONST: the value; NORMAL: sd; TRUNC: sd of the uncut normal, cut at 2 sd; UNIFORM: half width
     double factor;           // multiplies the draw (1 by default)
 } snd_init;
@@ -46,6 +47,8 @@ typedef struct snd_node {
 } snd_node;
 
 typedef struct snd_graph snd_graph;
+#include "graph/op.h"        // what an op is, and what ops may use
+
 snd_graph *snd_graph_create(snd_arena *a, snd_dtype dtype);   // NULL: out of memory
 snd_dtype snd_graph_dtype(const snd_graph *g);
 snd_arena *snd_graph_arena(const snd_graph *g);
@@ -123,5 +126,7 @@ void snd_exec_reseed(snd_exec *x, uint64_t seed);
 const void *snd_exec_raw(const snd_exec *x, snd_id v, int32_t *e);
 sonde_status snd_exec_get(const snd_exec *x, snd_id v, double *out) SONDE_MUST_CHECK;
 int64_t snd_exec_op_count(const snd_exec *x);
+/// Test hook: stores input v as (buffer * 2^-k, exponent + k): the same numbers in another representation.
+void snd_exec_shift(snd_exec *x, snd_id v, int k);
 
 #endif

@@ -1,0 +1,197 @@
+// Runs a plan: one slab for all values, parameters acquired around the nodes that read them.
+// Invariants: graph and plan are const, so several executors may share them on different threads; running a node takes
+// no memory from the heap; the numbers do not depend on the number of threads.
+#include "graph/graph_impl.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+struct snd_exec {
+    const snd_graph *g;
+    const snd_plan *p;
+    snd_source *src;
+    snd_exec_opts o;
+    unsigned char *slab;
+    snd_rv *v;
+    bool *set;                   // by value: input has been given
+    bool ran;
+};
+
+static bool make_memory(snd_exec *x) {
+    const size_t n = (size_t)x->p->n_values + 1, bytes = x->p->bytes ? x->p->bytes : 64;
+    x->slab = snd_aligned_alloc(64, bytes);
+    x->v = snd_calloc(n, sizeof *x->v);
+    x->set = snd_calloc(n, sizeof *x->set);
+    return x->slab && x->v && x->set;
+}
+
+sonde_status snd_exec_create(const snd_graph *g, const snd_plan *p, snd_source *src, const snd_exec_opts *o, snd_exec **out) {
+    assert(p->g == g);
+    *out = NULL;
+    snd_exec *x = snd_calloc(1, sizeof *x);
+    if (!x) return SONDE_ENOMEM;
+    *x = (snd_exec){.g = g, .p = p, .src = src, .o = o ? *o : (snd_exec_opts){0}};
+    if (x->o.threads <= 0) x->o.threads = snd_cpu_count();
+    if (!make_memory(x)) {
+        const size_t bytes = p->bytes;
+        snd_exec_destroy(x);
+        SND_FAIL(SONDE_ENOMEM, "no memory for the values of a run (%zu bytes)", bytes);
+    }
+    for (snd_id v = 1; v < p->n_values; v++) {
+        if (p->root[v] == v && p->offset[v] >= 0) x->v[v].p = x->slab + p->offset[v];
+    }
+    *out = x;
+    return SONDE_OK;
+}
+
+void snd_exec_destroy(snd_exec *x) {
+    if (!x) return;
+    snd_free(x->slab);
+    snd_free(x->v);
+    snd_free(x->set);
+    snd_free(x);
+}
+
+// ---- inputs -----------------------------------------------------------------------------------------------------------------
+
+enum { CHUNK = 256 };
+
+static double absmax_of(const char *src, snd_dtype t, int64_t n) {
+    double buf[CHUNK], amax = 0;
+    for (int64_t i = 0; i < n; i += CHUNK) {
+        const int64_t m = n - i < CHUNK ? n - i : CHUNK;
+        snd_convert(src + (size_t)i * snd_dtype_size(t), t, buf, SND_F64, m);
+        for (int64_t j = 0; j < m; j++) amax = isnan(buf[j]) || fabs(buf[j]) > amax ? fabs(buf[j]) : amax;
+    }
+    return amax;
+}
+
+static void copy_scaled(const char *src, snd_dtype st, char *dst, snd_dtype dt, int64_t n, int shift) {
+    double buf[CHUNK];
+    for (int64_t i = 0; i < n; i += CHUNK) {
+        const int64_t m = n - i < CHUNK ? n - i : CHUNK;
+        snd_convert(src + (size_t)i * snd_dtype_size(st), st, buf, SND_F64, m);
+        for (int64_t j = 0; j < m; j++) buf[j] = ldexp(buf[j], shift);
+        snd_convert(buf, SND_F64, dst + (size_t)i * snd_dtype_size(dt), dt, m);
+    }
+}
+
+sonde_status snd_exec_set(snd_exec *x, snd_id v, const void *data, snd_dtype dtype) {
+    const snd_value *val = snd_g_value(x->g, v);
+    SND_FAIL_IF(val->role != SND_R_INPUT, SONDE_EINTERNAL, "'%s' is not an input", val->name);
+    if (v >= x->p->n_values || !x->v[v].p) return SONDE_OK; // nothing kept needs it
+    const int64_t n = snd_shape_size(val->shape);
+    snd_rv *r = &x->v[v];
+    *r = (snd_rv){.p = r->p, .e = 0, .amax = -1};
+    x->set[v] = true;
+    if (val->dtype != SND_F32 && val->dtype != SND_F64) {
+        snd_convert(data, dtype, r->p, val->dtype, n);
+        return SONDE_OK;
+    }
+    const double amax = absmax_of(data, dtype, n);
+    const int safe = snd_safe_bits(val->dtype);
+    const int top = amax > 0 && isfinite(amax) ? ilogb(amax) : 0;
+    const int s = top >= safe || top < -safe ? top : 0;
+    copy_scaled(data, dtype, r->p, val->dtype, n, -s);
+    r->e = s;
+    return SONDE_OK;
+}
+
+void snd_exec_shift(snd_exec *x, snd_id v, int k) {
+    snd_rv *r = &x->v[v];
+    if (!r->p) return;
+    const snd_value *val = snd_g_value(x->g, v);
+    copy_scaled(r->p, val->dtype, r->p, val->dtype, snd_shape_size(val->shape), -k);
+    r->e += k;
+    r->amax = -1;
+}
+
+static sonde_status inputs_given(const snd_exec *x) {
+    for (snd_id v = 1; v < x->p->n_values; v++) {
+        const snd_value *val = snd_g_value(x->g, v);
+        SND_FAIL_IF(val->role == SND_R_INPUT && x->p->root[v] && !x->set[v], SONDE_EINPUT,
+                    "input '%s' has not been given", val->name);
+    }
+    return SONDE_OK;
+}
+
+// ---- running ------------------------------------------------------------------------------------------------------------------
+
+static const snd_value *param_behind(const snd_exec *x, snd_id v) {
+    const snd_value *val = v ? snd_g_value(x->g, x->p->root[v]) : NULL;
+    return val && val->role == SND_R_PARAM ? val : NULL;
+}
+
+static void release_params(snd_exec *x, const snd_node *n, int n_in) {
+    for (int k = 0; k < n_in; k++) {
+        const snd_value *val = param_behind(x, n->in[k]);
+        if (val && x->src->release) x->src->release(x->src->self, x->g, val->param);
+    }
+}
+
+static sonde_status acquire_params(snd_exec *x, const snd_node *n) {
+    for (int k = 0; k < n->n_in; k++) {
+        const snd_value *val = param_behind(x, n->in[k]);
+        if (!val) continue;
+        const void *data = NULL;
+        int32_t e = 0;
+        const sonde_status s = x->src->acquire(x->src->self, x->g, val->param, &data, &e);
+        if (s != SONDE_OK) {
+            release_params(x, n, k);
+            return s;
+        }
+        // Ops never write to their inputs (in-place results need a node's value), so const may go.
+        x->v[n->in[k]] = (snd_rv){.p = (void *)(uintptr_t)data, .e = e, .amax = -1};
+    }
+    return SONDE_OK;
+}
+
+static sonde_status run_node(snd_exec *x, int index) {
+    const snd_node *n = snd_g_node(x->g, index);
+    if (x->p->view[index] && param_behind(x, n->in[0])) return SONDE_OK; // its readers acquire the parameter
+    SND_TRY(acquire_params(x, n));
+    snd_oprun r = {.g = x->g, .n = n, .index = index, .v = x->v, .t = x->g->dtype, .threads = x->o.threads,
+                 .seed = x->o.seed, .scratch = x->slab + x->p->scratch_at};
+    if (x->p->view[index]) x->v[n->out[0]] = x->v[n->in[0]];
+    else snd_op_info_at(n->op)->run(&r);
+    release_params(x, n, n->n_in);
+    return SONDE_OK;
+}
+
+sonde_status snd_exec_run(snd_exec *x) {
+    SND_TRY(inputs_given(x));
+    x->ran = false;
+    const int n = x->p->n_order;
+    for (int pos = 0; pos < n; pos++) {
+        SND_FAIL_IF(x->o.stop && x->o.stop->flag, SONDE_EINTERRUPTED, "stopped after %d of %d operations", pos, n);
+        SND_TRY(run_node(x, x->p->order[pos]));
+        if (x->o.progress) x->o.progress(x->o.ctx, pos + 1, n);
+    }
+    x->ran = true;
+    return SONDE_OK;
+}
+
+void snd_exec_reseed(snd_exec *x, uint64_t seed) { x->o.seed = seed; }
+
+int64_t snd_exec_op_count(const snd_exec *x) { return x->p->n_order; }
+
+// ---- results ---------------------------------------------------------------------------------------------------------------------
+
+const void *snd_exec_raw(const snd_exec *x, snd_id v, int32_t *e) {
+    const bool readable = v > 0 && v < x->p->n_values && x->p->keep[v] && (x->ran || snd_g_value(x->g, v)->role == SND_R_INPUT);
+    if (e) *e = readable ? x->v[v].e : 0;
+    return readable ? x->v[v].p : NULL;
+}
+
+sonde_status snd_exec_get(const snd_exec *x, snd_id v, double *out) {
+    int32_t e = 0;
+    const void *p = snd_exec_raw(x, v, &e);
+    SND_FAIL_IF(!p, SONDE_EINTERNAL, "value %d ('%s') was not kept by the plan, or the run has not ended", v,
+                snd_g_value(x->g, v)->name);
+    const snd_value *val = snd_g_value(x->g, v);
+    const int64_t n = snd_shape_size(val->shape);
+    snd_convert(p, val->dtype, out, SND_F64, n);
+    for (int64_t i = 0; e != 0 && i < n; i++) out[i] = ldexp(out[i], e);
+    return SONDE_OK;
+}

@@ -1,0 +1,98 @@
+// What a running op may use: the arithmetic of exponents, renormalisation, shapes of its operands.
+// Invariant: after snd_out_done the buffer's largest absolute value lies in [2^-safe, 2^safe], or is 0, Inf or NaN.
+// Scaling is by powers of two, hence exact unless a number falls among the subnormals, 2^-77 below the largest.
+#include "graph/graph_impl.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+
+int snd_safe_bits(snd_dtype t) { return t == SND_F64 ? 400 : 48; }
+
+int64_t snd_clamp_e(int64_t e) {
+    const int64_t limit = INT32_MAX / 4;
+    return e > limit ? limit : e < -limit ? -limit : e;
+}
+
+double snd_pow2(int64_t e) { return ldexp(1.0, e > 1000 ? 1000 : e < -1000 ? -1000 : (int)e); }
+
+snd_shape snd_in_shape(const snd_oprun *r, int k) { return r->g->values[r->n->in[k]]->shape; }
+snd_shape snd_out_shape(const snd_oprun *r, int k) { return r->g->values[r->n->out[k]]->shape; }
+
+void snd_rows(snd_shape s, int64_t *rows, int64_t *cols) {
+    *cols = s.nd > 0 ? s.dim[s.nd - 1] : 1;
+    *rows = 1;
+    for (int i = 0; i + 1 < s.nd; i++) *rows *= s.dim[i];
+}
+
+double snd_rv_amax(const snd_oprun *r, snd_rv *v, int64_t n) {
+    if (v->amax < 0) v->amax = snd_k_absmax(r->threads, r->t, n, v->p);
+    return v->amax;
+}
+
+double snd_in_amax(const snd_oprun *r, int k) { return snd_rv_amax(r, snd_in(r, k), snd_shape_size(snd_in_shape(r, k))); }
+
+int64_t snd_align(const snd_oprun *r, snd_rv *x, int64_t nx, snd_rv *y, int64_t ny, double *a, double *b) {
+    int64_t e = x->e;
+    if (x->e != y->e) { // the exponent of a zero means nothing
+        const bool x0 = snd_rv_amax(r, x, nx) == 0, y0 = snd_rv_amax(r, y, ny) == 0;
+        e = x0 ? y->e : y0 ? x->e : x->e > y->e ? x->e : y->e;
+        if (!x0) *a = ldexp(*a, (int)(x->e - e));
+        if (!y0) *b = ldexp(*b, (int)(y->e - e));
+    }
+    const double top = fmax(fabs(*a), fabs(*b));
+    if (top == 0 || !isfinite(top) || (top < 0x1p60 && top > 0x1p-60)) return e;
+    const int s = ilogb(top); // factors that might not exist in the type
+    *a = ldexp(*a, -s);
+    *b = ldexp(*b, -s);
+    return e + s;
+}
+
+void snd_scale_into(const snd_oprun *r, const void *src, int64_t n, int64_t s, void *dst) {
+    const int64_t most = r->t == SND_F64 ? 1000 : 100; // a factor has to exist in the type itself
+    const int64_t once = s > most ? most : s < -most ? -most : s;
+    snd_k_affine(r->threads, r->t, n, snd_pow2(once), src, 0, dst);
+    if (once != s && llabs(s) < 4 * most) snd_scale_into(r, dst, n, s - once, dst);
+}
+
+void snd_out_done(const snd_oprun *r, int k, int64_t e, double amax) {
+    snd_rv *v = snd_out(r, k);
+    const int64_t n = snd_shape_size(snd_out_shape(r, k));
+    if (amax < 0) amax = snd_k_absmax(r->threads, r->t, n, v->p);
+    v->e = (int32_t)snd_clamp_e(e);
+    v->amax = amax;
+    if (amax == 0) v->e = 0;
+    if (amax == 0 || !isfinite(amax)) return;
+    const int safe = snd_safe_bits(r->t), top = ilogb(amax);
+    int64_t shift = 0;
+    if (v->e != 0 && llabs(top + (int64_t)v->e) < safe - 8) shift = v->e;
+    else if (top >= safe || top < -safe) shift = -top;
+    if (shift == 0) return;
+    snd_scale_into(r, v->p, n, shift, v->p);
+    v->e = (int32_t)snd_clamp_e((int64_t)v->e - shift);
+    v->amax = ldexp(amax, (int)shift);
+}
+
+void snd_out_store(const snd_oprun *r, int k, const double *x, int64_t n) {
+    snd_rv *v = snd_out(r, k);
+    double amax = 0;
+    for (int64_t i = 0; i < n; i++) amax = isnan(x[i]) || fabs(x[i]) > amax ? fabs(x[i]) : amax;
+    const int safe = snd_safe_bits(r->t);
+    const int top = amax > 0 && isfinite(amax) ? ilogb(amax) : 0;
+    const int s = top >= safe || top < -safe ? top : 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double y = ldexp(x[i], -s);
+        if (r->t == SND_F64) ((double *)v->p)[i] = y;
+        else ((float *)v->p)[i] = (float)y;
+    }
+    v->e = s;
+    v->amax = ldexp(amax, -s);
+}
+
+const void *snd_in_plain(const snd_oprun *r, int k, void *tmp) {
+    const snd_rv *v = snd_in(r, k);
+    if (!v || v->e == 0) return v ? v->p : NULL;
+    const int64_t n = snd_shape_size(snd_in_shape(r, k));
+    snd_scale_into(r, v->p, n, v->e, tmp);
+    return tmp;
+}

@@ -1,0 +1,146 @@
+// Where parameters come from. `drawn` makes a parameter from (seed, its name) whenever it is asked for and keeps a
+// bounded number of bytes of them around; `resident` keeps one copy of each.
+// Invariant: both give the same numbers for the same seed, whatever was drawn before. One source serves one executor at
+// a time; a pointer from acquire stays valid until the matching release.
+#include "graph/graph_impl.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+// `drawn` drops the least recently used copies beyond this; resident never drops.
+static const size_t CACHE_BYTES = (size_t)64 << 20;
+
+typedef struct slot {
+    void *data;              // NULL: not here
+    int32_t pins;
+    int64_t used;            // clock of the last acquire
+} slot;
+
+typedef struct source {
+    uint64_t seed;
+    int threads, n;
+    bool drops;
+    size_t bytes;
+    int64_t clock;
+    slot *slots;             // by parameter
+} source;
+
+static size_t param_bytes(const snd_graph *g, int param) {
+    const snd_value *v = snd_g_value(g, snd_g_param_at(g, param));
+    return (size_t)snd_shape_size(v->shape) * snd_dtype_size(v->dtype);
+}
+
+static void draw(const source *s, const snd_graph *g, int param, void *data) {
+    const snd_value *v = snd_g_value(g, snd_g_param_at(g, param));
+    const snd_init *init = snd_g_param_init(g, param);
+    const int64_t n = snd_shape_size(v->shape);
+    const double a = init->a * init->factor;
+    const snd_key key = snd_key_make(s->seed, v->name);
+    switch (init->kind) {
+    case SND_INIT_CONST: snd_k_fill_const(s->threads, v->dtype, n, a, data); return;
+    case SND_INIT_NORMAL: snd_k_fill_normal(s->threads, v->dtype, key, 0, n, a, data); return;
+    case SND_INIT_TRUNC: snd_k_fill_trunc(s->threads, v->dtype, key, 0, n, a, data); return;
+    case SND_INIT_UNIFORM: snd_k_fill_uniform(s->threads, v->dtype, key, 0, n, -a, a, data); return;
+    case SND_INIT_NONE: snd_k_fill_const(s->threads, v->dtype, n, 0, data); return;
+    case SND_INIT_LAST:
+        snd_k_fill_const(s->threads, v->dtype, n, 0, data);
+        snd_k_fill_const(1, v->dtype, 1, a, (char *)data + (size_t)(n - 1) * snd_dtype_size(v->dtype));
+        return;
+    }
+}
+
+// A spare buffer of the same size from the least recently used unpinned copies; frees others to stay within bounds.
+static void *reclaim(source *s, const snd_graph *g, size_t bytes) {
+    while (s->drops && s->bytes + bytes > CACHE_BYTES) {
+        int oldest = -1;
+        for (int i = 0; i < s->n; i++) {
+            const slot *c = &s->slots[i];
+            if (c->data && c->pins == 0 && (oldest < 0 || c->used < s->slots[oldest].used)) oldest = i;
+        }
+        if (oldest < 0) return NULL;
+        void *data = s->slots[oldest].data;
+        s->slots[oldest].data = NULL;
+        if (param_bytes(g, oldest) == bytes) return data;
+        s->bytes -= param_bytes(g, oldest);
+        snd_free(data);
+    }
+    return NULL;
+}
+
+static sonde_status load(source *s, const snd_graph *g, int param) {
+    assert(param >= 0 && param < s->n);
+    slot *c = &s->slots[param];
+    if (c->data) return SONDE_OK;
+    const size_t bytes = param_bytes(g, param);
+    void *data = reclaim(s, g, bytes);
+    if (!data) {
+        data = snd_aligned_alloc(64, bytes);
+        SND_FAIL_IF(!data, SONDE_ENOMEM, "no memory for parameter '%s' (%zu bytes)",
+                    snd_g_value(g, snd_g_param_at(g, param))->name, bytes);
+        s->bytes += bytes;
+    }
+    c->data = data;
+    draw(s, g, param, data);
+    return SONDE_OK;
+}
+
+static sonde_status acquire(void *self, const snd_graph *g, int param, const void **data, int32_t *e) {
+    source *s = self;
+    SND_TRY(load(s, g, param));
+    s->slots[param].pins++;
+    s->slots[param].used = ++s->clock;
+    *data = s->slots[param].data;
+    *e = 0;
+    return SONDE_OK;
+}
+
+static void release(void *self, const snd_graph *g, int param) {
+    (void)g;
+    source *s = self;
+    assert(s->slots[param].pins > 0);
+    s->slots[param].pins--;
+}
+
+static void destroy(void *self) {
+    source *s = self;
+    for (int i = 0; i < s->n; i++) snd_free(s->slots[i].data);
+    snd_free(s->slots);
+    snd_free(s);
+}
+
+static sonde_status create(const snd_graph *g, uint64_t seed, int threads, bool drops, snd_source *out) {
+    *out = (snd_source){0};
+    source *s = snd_calloc(1, sizeof *s);
+    if (!s) return SONDE_ENOMEM;
+    const int n = snd_g_param_count(g);
+    *s = (source){.seed = seed, .threads = threads > 0 ? threads : snd_cpu_count(), .n = n, .drops = drops};
+    s->slots = snd_calloc(n > 0 ? (size_t)n : 1, sizeof *s->slots);
+    if (!s->slots) {
+        snd_free(s);
+        return SONDE_ENOMEM;
+    }
+    *out = (snd_source){.self = s, .acquire = acquire, .release = release, .destroy = destroy};
+    return SONDE_OK;
+}
+
+sonde_status snd_source_drawn(const snd_graph *g, uint64_t seed, int threads, snd_source *out) {
+    return create(g, seed, threads, true, out);
+}
+
+sonde_status snd_source_resident(const snd_graph *g, uint64_t seed, int threads, snd_source *out) {
+    return create(g, seed, threads, false, out);
+}
+
+sonde_status snd_source_data(snd_source *src, const snd_graph *g, int param, void **data) {
+    source *s = src->self;
+    SND_FAIL_IF(s->drops, SONDE_EUNSUPPORTED, "a drawn parameter cannot be written to, a resident source is needed");
+    SND_TRY(load(s, g, param));
+    *data = s->slots[param].data;
+    return SONDE_OK;
+}
+
+void snd_source_close(snd_source *s) {
+    if (s->self && s->destroy) s->destroy(s->self);
+    *s = (snd_source){0};
+}

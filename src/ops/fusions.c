@@ -1,0 +1,56 @@
+// The rows of fusions.def: when a pair fits and what the fused node is. Fused and unfused give the same bits.
+#include "ops/ops_impl.h"
+
+#include <string.h>
+
+// ---- residual add followed by a norm of the sum -----------------------------------------------------------------------------
+
+static bool add_norm_fits(const snd_graph *g, const snd_node *first, const snd_node *second, int port) {
+    (void)second;
+    int64_t R, D;
+    snd_rows(snd_shape_of(g, first->out[0]), &R, &D);
+    return port == 0 && D > 1;
+}
+
+static void add_norm_merge(const snd_graph *g, const snd_node *first, const snd_node *second, int port, snd_node *fused) {
+    (void)g;
+    (void)port;
+    memcpy(fused->in, (snd_id[]){first->in[0], first->in[1], second->in[1], second->in[2]}, 4 * sizeof(snd_id));
+    fused->n_in = 4;
+    fused->attr = second->attr;
+    fused->attr.f[3] = first->attr.f[0];
+    fused->attr.f[4] = first->attr.f[1];
+    fused->out[0] = first->out[0];
+    for (int k = 0; k < second->n_out; k++) fused->out[k + 1] = second->out[k];
+    fused->n_out = second->n_out + 1;
+}
+
+// ---- linear map followed by its bias -------------------------------------------------------------------------------------------
+
+static bool linear_bias_fits(const snd_graph *g, const snd_node *first, const snd_node *second, int port) {
+    const snd_id bias = second->in[1 - port];
+    const snd_shape s = snd_shape_of(g, bias), y = snd_shape_of(g, first->out[0]);
+    const bool plain = second->attr.f[0] == 1 && second->attr.f[1] == 1;
+    return plain && first->n_in == 2 && bias != first->out[0] && s.nd == 1 && y.nd > 0 && s.dim[0] == y.dim[y.nd - 1] &&
+           snd_shape_same(y, snd_shape_of(g, second->out[0]));
+}
+
+static void linear_bias_merge(const snd_graph *g, const snd_node *first, const snd_node *second, int port, snd_node *fused) {
+    (void)g;
+    memcpy(fused->in, (snd_id[]){first->in[0], first->in[1], second->in[1 - port]}, 3 * sizeof(snd_id));
+    fused->n_in = 3;
+    fused->out[0] = second->out[0];
+    fused->n_out = 1;
+}
+
+static const snd_fusion rows[] = {
+#define SND_FUSION_ROW(row, a, b, ab, stays)                                                                           \
+    {.name = #row, .first = SND_OP_##a, .second = SND_OP_##b, .fused = SND_OP_##ab, .fits = row##_fits,                \
+     .merge = row##_merge, .keeps_middle = stays},
+#include "ops/fusions.def"
+#undef SND_FUSION_ROW
+};
+
+const snd_fusion *snd_fusion_at(int i) {
+    return i >= 0 && i < (int)(sizeof rows / sizeof *rows) ? &rows[i] : NULL;
+}

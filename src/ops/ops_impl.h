@@ -1,0 +1,55 @@
+// Private to ops/: the rows' names, and what several ops share.
+#ifndef SND_OPS_IMPL_H
+#define SND_OPS_IMPL_H
+
+#include "ops/ops.h"
+
+#define snd_run snd_oprun // old name; new code says snd_oprun (record/ has a snd_run of its own)
+
+#define SND_OP_ROW(NAME, info) extern const snd_op_info info;
+#include "ops/ops.def"
+#undef SND_OP_ROW
+
+#define SND_CASES(table) .cases = (table), .n_cases = (int)(sizeof(table) / sizeof *(table))
+
+/// Two operands broadcast to `out`, its dimensions merged to at most three.
+typedef struct snd_bcast { int64_t dim[3], sx[3], sy[3]; } snd_bcast;
+bool snd_bcast_make(snd_shape x, snd_shape y, snd_shape out, snd_bcast *b);
+/// Shape rule of two broadcast operands.
+sonde_status snd_bcast_shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_dtype *dtype);
+/// Bit k: operand k (of 0, 1) has the full shape, so the result may be placed on it.
+unsigned snd_bcast_inplace(const snd_graph *g, const snd_node *n);
+
+/// d summed down to the shape of value `like`, where they differ.
+snd_id snd_reduce_like(snd_graph *g, snd_id d, snd_id like);
+/// d * y with a factor, summed down to the shape of `like`.
+snd_id snd_mul_reduce(snd_graph *g, double a, snd_id d, snd_id y, snd_id like);
+snd_id snd_g_mul_by(snd_graph *g, double a, snd_id x, snd_id y);      // a x y
+snd_id snd_g_div_by(snd_graph *g, double a, snd_id x, snd_id y);      // a x / y
+
+sonde_status snd_same_shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_dtype *dtype);   // output like input 0
+unsigned snd_inplace_first(const snd_graph *g, const snd_node *n);
+unsigned snd_inplace_second(const snd_graph *g, const snd_node *n);
+/// Bytes of all inputs and outputs; flops = per * elements of output 0.
+void snd_cost_each(const snd_graph *g, const snd_node *n, double per, double *flops, double *bytes);
+void snd_cost_few(const snd_graph *g, const snd_node *n, double *flops, double *bytes);    // 1 per element
+void snd_cost_some(const snd_graph *g, const snd_node *n, double *flops, double *bytes);   // 8 per element
+
+int64_t snd_size_of(const snd_graph *g, snd_id v);
+static inline double snd_load(snd_dtype t, const void *p, int64_t i) {
+    return t == SND_F64 ? ((const double *)p)[i] : (double)((const float *)p)[i];
+}
+static inline void snd_store(snd_dtype t, void *p, int64_t i, double v) {
+    if (t == SND_F64) ((double *)p)[i] = v;
+    else ((float *)p)[i] = (float)v;
+}
+/// Significant bits of the type: 24, 53.
+static inline int snd_mantissa(snd_dtype t) { return t == SND_F64 ? 53 : 24; }
+
+/// When eps dwarfs every square that a buffer with exponent e can hold, 1/sqrt(v + eps) is the constant 1/sqrt(eps) and
+/// the norm a linear map; its result then keeps an exponent. `power`: 2 for variances, 1 for UNIT's clamp.
+bool snd_eps_rules(snd_dtype t, double eps, int power, int64_t e);
+/// eps as seen by the buffer: eps * 2^(-power e), kept positive and finite.
+double snd_eps_for(double eps, int power, int64_t e);
+
+#endif

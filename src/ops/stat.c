@@ -1,0 +1,103 @@
+// Statistics of a value as an f64 vector (ops.h lists its entries): reading a value or a gradient is a node like any
+// other, so it is planned, ordered early and costs nothing when nobody asks.
+//   in: v and, for cos(v, w) and |v|/|w|, w.  i[0] = mask.  Rows are all dimensions but the last.
+// Entries are those of the buffer; the exponent stands beside them, so that squares beyond double range can be told.
+#include "ops/ops_impl.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { RANK_ROWS = 1024 };
+
+static sonde_status shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_dtype *dtype) {
+    char a[160], b[160];
+    if (n->in[1]) {
+        const snd_shape v = snd_shape_of(g, n->in[0]), w = snd_shape_of(g, n->in[1]);
+        SND_FAIL_IF(!snd_shape_same(v, w), SONDE_ESHAPE, "values of shapes %s and %s are to be compared",
+                    snd_shape_text(v, a), snd_shape_text(w, b));
+    }
+    for (int k = 0; k < 2; k++) {
+        const snd_dtype t = n->in[k] ? snd_g_value(g, n->in[k])->dtype : snd_graph_dtype(g);
+        SND_FAIL_IF(t != snd_graph_dtype(g), SONDE_ETYPE, "statistics of %s values in a graph of %s", snd_dtype_name(t),
+                    snd_dtype_name(snd_graph_dtype(g)));
+    }
+    *out = SND_SHAPE(SND_ST_COUNT);
+    dtype[0] = SND_F64;
+    return SONDE_OK;
+}
+
+static int64_t rank_rows(int64_t R) { return R < RANK_ROWS ? R : RANK_ROWS; }
+
+static size_t scratch(const snd_graph *g, const snd_node *n) {
+    if (!(n->attr.i[0] & SND_SM_RANK)) return 0;
+    int64_t R, D;
+    snd_rows(snd_shape_of(g, n->in[0]), &R, &D);
+    const int64_t m = rank_rows(R);
+    return (size_t)(m * D + m * m + 4 * m + (R > m ? m * D : 0)) * sizeof(double);
+}
+
+// At most RANK_ROWS rows, evenly spaced.
+static double effective_rank(const snd_run *r, int64_t R, int64_t D, const void *x) {
+    const int64_t m = rank_rows(R);
+    double *work = r->scratch;
+    if (m == R) return snd_k_effective_rank(r->threads, r->t, R, D, x, work);
+    char *rows = (char *)(work + m * D + m * m + 4 * m);
+    const size_t bytes = (size_t)D * snd_dtype_size(r->t);
+    for (int64_t i = 0; i < m; i++) memcpy(rows + (size_t)i * bytes, (const char *)x + (size_t)(i * R / m) * bytes, bytes);
+    return snd_k_effective_rank(r->threads, r->t, m, D, rows, work);
+}
+
+static void put_moments(double *s, const snd_kmoments *m, int64_t R, int64_t D, int mask) {
+    const double n = (double)R * (double)D, q = m->sumsq / n;
+    s[SND_ST_Q] = q;
+    s[SND_ST_MEAN] = m->sum / n;
+    s[SND_ST_VAR] = q - m->sum_rowmean2 / (double)R;
+    s[SND_ST_ABSMAX] = m->absmax;
+    s[SND_ST_AT] = (double)m->at;
+    s[SND_ST_ABSMIN] = m->absmin;
+    s[SND_ST_NONFINITE] = (double)m->nonfinite;
+    if (mask & SND_SM_BVAR && R > 1) s[SND_ST_BVAR] = m->bvar;
+    if (mask & SND_SM_COS) {
+        s[SND_ST_COS] = m->cos;
+        s[SND_ST_PEARSON] = m->pearson;
+    }
+    if (mask & SND_SM_KURT && q > 0) s[SND_ST_KURT] = m->sum4 / n / (q * q);
+}
+
+static void run(snd_run *r) {
+    int64_t R, D;
+    snd_rows(snd_in_shape(r, 0), &R, &D);
+    const int mask = (int)r->n->attr.i[0];
+    const snd_rv *v = snd_in(r, 0), *w = snd_in(r, 1);
+    double *s = snd_out(r, 0)->p;
+    for (int i = 0; i < SND_ST_COUNT; i++) s[i] = NAN;
+    const int what = SND_KM_BASIC | (mask & SND_SM_BVAR ? SND_KM_BVAR : 0) | (mask & SND_SM_COS ? SND_KM_COS : 0) |
+                     (mask & SND_SM_KURT ? SND_KM_FOURTH : 0);
+    snd_kmoments m;
+    snd_k_moments(r->threads, r->t, R, D, v->p, what, &m);
+    put_moments(s, &m, R, D, mask);
+    s[SND_ST_EXP] = v->e;
+    if (w && mask & SND_SM_ROWCOS) {
+        snd_k_rowcos(r->threads, r->t, R, D, v->p, w->p, &s[SND_ST_ROWCOS], &s[SND_ST_RATIO]);
+        s[SND_ST_RATIO] = ldexp(s[SND_ST_RATIO], (int)snd_clamp_e((int64_t)v->e - w->e));
+    }
+    if (mask & SND_SM_RANK) s[SND_ST_RANK] = effective_rank(r, R, D, v->p);
+    if (mask & SND_SM_UNDER) {
+        s[SND_ST_UNDER_F16] = snd_k_underflow_share(r->threads, r->t, R * D, v->p, v->e, SND_F16);
+        s[SND_ST_UNDER_BF16] = snd_k_underflow_share(r->threads, r->t, R * D, v->p, v->e, SND_BF16);
+    }
+    *snd_out(r, 0) = (snd_rv){.p = s, .e = 0, .amax = -1};
+}
+
+static void cost(const snd_graph *g, const snd_node *n, double *flops, double *bytes) {
+    snd_cost_each(g, n, 0, flops, bytes);
+    *flops = 6 * (double)snd_size_of(g, n->in[0]);
+}
+
+const snd_op_info snd_op_stat = {.name = "stat", .shape = shape, .run = run, .scratch = scratch, .cost = cost};
+
+snd_id snd_g_stat(snd_graph *g, snd_id v, snd_id w, int mask) {
+    if (!v) return 0;
+    const snd_attr a = {.i = {mask}};
+    return snd_g_op(g, SND_OP_STAT, (snd_id[]){v, w}, 2, &a, NULL);
+}

@@ -1,0 +1,126 @@
+// y = f(x) elementwise; i[0] = the function (snd_kfn). Backward dx = dy f'(x), from x or, for relu, from y.
+// Exponents: relu and abs are homogeneous and keep it; the others act on the true value, and where that would leave the
+// type their limit is used, which is exact to rounding there: gelu, silu, softplus are relu far out; gelu, silu, tanh, erf
+// are linear near 0; sqrt halves the exponent, log adds to its result, exp makes its own.
+#include "ops/ops_impl.h"
+
+#include <math.h>
+
+static snd_kfn fn_of(const snd_node *n) { return (snd_kfn)n->attr.i[0]; }
+
+static bool homogeneous(snd_kfn f) { return f == SND_KFN_RELU || f == SND_KFN_ABS; }
+
+static bool like_relu(snd_kfn f) {
+    return f == SND_KFN_GELU || f == SND_KFN_GELU_TANH || f == SND_KFN_SILU || f == SND_KFN_SOFTPLUS;
+}
+
+// Slope at 0 of the functions that vanish there; 0 for the others.
+static double slope_at_zero(snd_kfn f) {
+    switch (f) {
+    case SND_KFN_GELU:
+    case SND_KFN_GELU_TANH:
+    case SND_KFN_SILU: return 0.5;
+    case SND_KFN_TANH: return 1;
+    case SND_KFN_ERF: return 1.1283791670955126; // 2/sqrt(pi)
+    default: return 0;
+    }
+}
+
+// Beyond this exponent every number of the buffer is far out, or too small against the largest to matter.
+static int far_out(snd_dtype t) { return snd_safe_bits(t) + snd_mantissa(t); }
+
+static double factor_for(snd_dtype t, int64_t e) {
+    const int64_t most = far_out(t);
+    return snd_pow2(e > most ? most : e < -2 * most ? -2 * most : e);
+}
+
+// exp(x) = 2^k exp(x - k ln 2), with k from the largest x.
+static void run_exp(snd_oprun *r, int64_t n) {
+    const snd_rv *x = snd_in(r, 0);
+    void *y = snd_out(r, 0)->p;
+    const double s = snd_pow2(x->e), limit = r->t == SND_F64 ? 600 : 60;
+    double top = -INFINITY;
+    for (int64_t i = 0; i < n; i++) top = fmax(top, snd_load(r->t, x->p, i));
+    top *= s;
+    if (!isfinite(top) || fabs(top) < limit || fabs(top) > 1e8) {
+        snd_out_done(r, 0, 0, snd_k_unary(r->threads, r->t, SND_KFN_EXP, n, factor_for(r->t, x->e), x->p, y));
+        return;
+    }
+    const double k = floor(top / M_LN2);
+    for (int64_t i = 0; i < n; i++) snd_store(r->t, y, i, exp(snd_load(r->t, x->p, i) * s - k * M_LN2));
+    snd_out_done(r, 0, (int64_t)k, -1);
+}
+
+static void run_scaled(snd_oprun *r, snd_kfn f, int64_t n) {
+    const snd_rv *x = snd_in(r, 0);
+    void *y = snd_out(r, 0)->p;
+    const int64_t e = x->e;
+    const double slope = slope_at_zero(f), amax = e < 0 && slope > 0 ? snd_in_amax(r, 0) : 0;
+    if (f == SND_KFN_SQRT) {
+        const int64_t odd = e & 1;
+        snd_out_done(r, 0, (e - odd) / 2, snd_k_unary(r->threads, r->t, f, n, odd ? 2 : 1, x->p, y));
+    } else if (f == SND_KFN_LOG) {
+        snd_k_unary(r->threads, r->t, f, n, 1, x->p, y);
+        snd_out_done(r, 0, 0, snd_k_affine(r->threads, r->t, n, 1, y, (double)e * M_LN2, y));
+    } else if (like_relu(f) && e > far_out(r->t)) {
+        snd_out_done(r, 0, e, snd_k_unary(r->threads, r->t, SND_KFN_RELU, n, 1, x->p, y));
+    } else if (amax > 0 && isfinite(amax) && e + ilogb(amax) < -snd_mantissa(r->t) - 4) {
+        snd_out_done(r, 0, e, snd_k_affine(r->threads, r->t, n, slope, x->p, 0, y));
+    } else {
+        snd_out_done(r, 0, 0, snd_k_unary(r->threads, r->t, f, n, factor_for(r->t, e), x->p, y));
+    }
+}
+
+static void unary_run(snd_oprun *r) {
+    const snd_kfn f = fn_of(r->n);
+    const int64_t n = snd_shape_size(snd_in_shape(r, 0));
+    const snd_rv *x = snd_in(r, 0);
+    if (f == SND_KFN_EXP) run_exp(r, n);
+    else if (x->e == 0 || homogeneous(f))
+        snd_out_done(r, 0, x->e, snd_k_unary(r->threads, r->t, f, n, 1, x->p, snd_out(r, 0)->p));
+    else run_scaled(r, f, n);
+}
+
+static void unary_grad(snd_graph *g, const snd_node *n, const snd_id *dout, const bool *need, snd_id *din) {
+    (void)need;
+    const snd_id x = n->in[0], y = n->out[0], dy = dout[0];
+    switch (fn_of(n)) {
+    case SND_KFN_EXP: din[0] = snd_g_mul(g, dy, y); return;
+    case SND_KFN_LOG: din[0] = snd_g_div(g, dy, x); return;
+    case SND_KFN_SQRT: din[0] = snd_g_div_by(g, 0.5, dy, y); return;
+    default: break;
+    }
+    const snd_id from = fn_of(n) == SND_KFN_RELU ? y : x; // relu' is the same at y, and x may go
+    din[0] = snd_g_op(g, SND_OP_UNARY_BWD, (snd_id[]){from, dy}, 2, &n->attr, NULL);
+}
+
+#define FN(f, l, h) {.label = #f, .n_in = 1, .in = {{2, {3, 5}}}, .attr = {.i = {SND_KFN_##f}}, .lo = (l), .hi = (h)}
+static const snd_op_case unary_cases[] = {
+    FN(RELU, -2, 2), FN(GELU, -4, 4), FN(GELU_TANH, -4, 4), FN(SILU, -4, 4), FN(TANH, -2, 2), FN(SIGMOID, -4, 4),
+    FN(ERF, -2, 2), FN(EXP, -3, 3), FN(SOFTPLUS, -4, 4), FN(SQRT, 0.5, 3), FN(LOG, 0.3, 4), FN(ABS, -2, 2),
+    {.label = "EXP of large numbers", .n_in = 1, .in = {{1, {6}}}, .attr = {.i = {SND_KFN_EXP}}, .lo = 800, .hi = 801},
+};
+
+const snd_op_info snd_op_unary = {.name = "unary", .shape = snd_same_shape, .run = unary_run, .grad = unary_grad,
+                                  .inplace = snd_inplace_first, .cost = snd_cost_some, SND_CASES(unary_cases)};
+
+snd_id snd_g_unary(snd_graph *g, snd_kfn fn, snd_id x) {
+    if (!x) return 0;
+    const snd_attr a = {.i = {fn}};
+    return snd_g_op(g, SND_OP_UNARY, &x, 1, &a, NULL);
+}
+
+// ---- backward: in x (relu: y), dy -------------------------------------------------------------------------------------------------
+
+static void bwd_run(snd_oprun *r) {
+    const snd_rv *x = snd_in(r, 0), *dy = snd_in(r, 1);
+    snd_kfn f = fn_of(r->n);
+    double s = 1;
+    if (like_relu(f) && x->e > far_out(r->t)) f = SND_KFN_RELU;
+    else if (!homogeneous(f)) s = factor_for(r->t, x->e);
+    const int64_t n = snd_shape_size(snd_in_shape(r, 0));
+    snd_out_done(r, 0, dy->e, snd_k_unary_bwd(r->threads, r->t, f, n, s, x->p, 1, dy->p, snd_out(r, 0)->p));
+}
+
+const snd_op_info snd_op_unary_bwd = {.name = "unary_bwd", .shape = snd_same_shape, .run = bwd_run,
+                                      .inplace = snd_inplace_second, .cost = snd_cost_some};
