@@ -67,8 +67,14 @@ static sonde_status flat_value(snd_arena *a, const char *file, const snd_ynode *
     return *out ? SONDE_OK : SONDE_ENOMEM;
 }
 
+static bool is_option_name(const char *key) {
+    const size_t n = strspn(key, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-");
+    return n > 0 && key[n] == 0 && key[0] != '-';
+}
+
 static sonde_status take_part(loader *c, const char *file, const snd_ynode *map, int part) {
     snd_arena *a = c->s->arena;
+    char shown[72];
     SND_FAIL_IF(map->kind != SND_Y_MAP, SONDE_ETYPE, "%s:%d:%d: %s: holds keys and values, found something else", file,
                 map->line, map->col, map->key);
     int n = 0;
@@ -77,6 +83,8 @@ static sonde_status take_part(loader *c, const char *file, const snd_ynode *map,
     SND_NEW(a, pairs, n + 1);
     n = 0;
     for (const snd_ynode *e = map->first; e; e = e->next) {
+        SND_FAIL_IF(!is_option_name(e->key), SONDE_ENAME, "%s:%d:%d: '%s' is no option name", file, e->key_line,
+                    e->key_col, snd_shown(shown, e->key));
         const char *v = "";
         SND_TRY(flat_value(a, file, e, &v));
         pairs[n] = snd_arena_printf(a, "%s=%s", e->key, v);
