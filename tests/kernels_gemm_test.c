@@ -1,0 +1,140 @@
+// Matrix product: against long double in every layout, exact where sums are exact, bitwise equal for 1 to 4 threads.
+#include "kernels_common.h"
+
+static const snd_kgemm kinds[3] = {SND_KGEMM_OWN, SND_KGEMM_OPENBLAS, SND_KGEMM_NONE};
+
+typedef struct shape {
+    int64_t M, N, K;
+} shape;
+
+static long double element(const arr *a, bool trans, int64_t ld, int64_t i, int64_t k) { return at(a, trans ? k * ld + i : i * ld + k); }
+
+static void against_reference(snd_dtype t, int th, bool ta, bool tb, shape s, double alpha, double beta, int shift) {
+    const int64_t lda = (ta ? s.M : s.K) + 3, ldb = (tb ? s.K : s.N) + 1, ldc = s.N + 2;
+    arr A = arr_draw(t, lda * (ta ? s.K : s.M) + 1, shift, "A", 1), B = arr_draw(t, ldb * (tb ? s.N : s.K) + 1, shift, "B", 1);
+    arr C = arr_draw(t, ldc * s.M, shift, "C", 1), C0 = arr_copy(&C, 0);
+    if (beta == 0)
+        for (int64_t i = 0; i < s.M; i++)
+            for (int64_t j = 0; j < s.N; j++) put(&C, i * ldc + j, NAN);  // must not be read
+    snd_k_gemm(th, t, ta, tb, s.M, s.N, s.K, alpha, A.p, lda, B.p, ldb, beta, C.p, ldc);
+    for (int64_t i = 0; i < s.M; i++)
+        for (int64_t j = 0; j < ldc; j++) {
+            if (j >= s.N) {  // the gap between rows stays
+                CHECK_SAME(at(&C, i * ldc + j), at(&C0, i * ldc + j));
+                continue;
+            }
+            long double sum = 0, size = 0;
+            for (int64_t k = 0; k < s.K; k++) {
+                const long double p = element(&A, ta, lda, i, k) * element(&B, !tb, ldb, j, k);
+                sum += p, size += fabsl(p);
+            }
+            const double old = beta == 0 ? 0 : at(&C0, i * ldc + j);
+            const double want = (double)(alpha * sum + beta * old);
+            // a sum of K products in any order errs by at most K eps of the sum of magnitudes
+            const double tol = eps_of(t) * ((double)s.K + 4) * (double)(fabs(alpha) * size + fabs(beta * old)) + 1e-300;
+            if (!(fabs(at(&C, i * ldc + j) - want) <= tol)) {
+                print_error("%s %s ta %d tb %d [%d,%d,%d] at %d %d: got %.9g want %.9g\n", t == SND_F64 ? "f64" : "f32",
+                            snd_k_gemm_name(t), ta, tb, (int)s.M, (int)s.N, (int)s.K, (int)i, (int)j, at(&C, i * ldc + j), want);
+                fail();
+            }
+        }
+    arr_free(&A), arr_free(&B), arr_free(&C), arr_free(&C0);
+}
+
+static void every_layout_and_backend(void **state) {
+    (void)state;
+    static const shape shapes[] = {{1, 1, 1},   {1, 7, 5},    {5, 1, 9},     {33, 34, 35}, {64, 64, 64}, {65, 1, 300}, {1, 130, 257},
+                                   {3, 200, 0}, {130, 129, 7}, {129, 257, 40}, {31, 65, 129}, {0, 4, 4},   {4, 0, 4}};
+    for (int k = 0; k < 3; k++) {
+        snd_k_limit_gemm(kinds[k]);
+        EACH_TYPE(t)
+        for (unsigned c = 0; c < sizeof shapes / sizeof *shapes; c++)
+            for (int layout = 0; layout < 4; layout++) {
+                against_reference(t, 2, layout & 1, layout & 2, shapes[c], 1, 0, layout);
+                against_reference(t, 1, layout & 1, layout & 2, shapes[c], -0.5, 2, 1);
+            }
+    }
+    snd_k_limit_gemm(SND_KGEMM_NONE);
+}
+
+// Small integers: every partial sum is exact, so every order gives the same bits.
+static void exact_sums_are_equal(void **state) {
+    (void)state;
+    EACH_TYPE(t) {
+        const int64_t n = 160;
+        arr A = arr_make(t, n * n, 0), B = arr_make(t, n * n, 0), C = arr_make(t, n * n, 0);
+        for (int64_t i = 0; i < n * n; i++) put(&A, i, (double)(i * 7 % 15 - 7)), put(&B, i, (double)(i * 11 % 13 - 6));
+        for (int k = 0; k < 3; k++) {
+            snd_k_limit_gemm(kinds[k]);
+            EACH_ISA(isa) {
+                snd_k_gemm(2, t, false, true, n, n, n, 1, A.p, n, B.p, n, 0, C.p, n);
+                for (int64_t i = 0; i < n; i++)
+                    for (int64_t j = 0; j < n; j += 7) {
+                        double want = 0;
+                        for (int64_t q = 0; q < n; q++) want += at(&A, i * n + q) * at(&B, j * n + q);
+                        CHECK_SAME(at(&C, i * n + j), want);
+                    }
+            }
+        }
+        snd_k_limit_gemm(SND_KGEMM_NONE);
+        arr_free(&A), arr_free(&B), arr_free(&C);
+    }
+}
+
+static void threads_agree_bitwise(void **state) {
+    (void)state;
+    static const shape shapes[] = {{256, 256, 256}, {64, 256, 256}, {131, 259, 67}, {97, 61, 501}, {300, 40, 200}, {1, 1000, 300},
+                                   {513, 127, 129}, {64, 384, 128}, {77, 1023, 33}};
+    EACH_TYPE(t)
+    for (unsigned c = 0; c < sizeof shapes / sizeof *shapes; c++)
+        for (int layout = 0; layout < 4; layout++) {
+            const shape s = shapes[c];
+            const bool ta = layout & 1, tb = layout & 2;
+            const int64_t lda = ta ? s.M : s.K, ldb = tb ? s.K : s.N;
+            arr A = arr_draw(t, s.M * s.K, 1, "A", 1), B = arr_draw(t, s.K * s.N, 0, "B", 1), one = arr_make(t, s.M * s.N, 0);
+            snd_k_gemm(1, t, ta, tb, s.M, s.N, s.K, 1, A.p, lda, B.p, ldb, 0, one.p, s.N);
+            for (int th = 1; th <= 4; th++) {
+                arr C = arr_make(t, s.M * s.N, 0);
+                snd_k_gemm(th, t, ta, tb, s.M, s.N, s.K, 1, A.p, lda, B.p, ldb, 0, C.p, s.N);
+                if (!same_bits(&C, &one)) print_error("[%d,%d,%d] %d threads differ\n", (int)s.M, (int)s.N, (int)s.K, th);
+                assert_true(same_bits(&C, &one));
+                arr_free(&C);
+            }
+            arr_free(&A), arr_free(&B), arr_free(&one);
+        }
+}
+
+static void nan_and_inf_travel(void **state) {
+    (void)state;
+    EACH_TYPE(t) {
+        const int64_t n = 70;
+        arr A = arr_draw(t, n * n, 0, "A", 1), B = arr_draw(t, n * n, 0, "B", 1), C = arr_make(t, n * n, 0);
+        put(&A, 3 * n + 5, NAN);
+        put(&A, 9 * n + 5, INFINITY);
+        snd_k_gemm(2, t, false, false, n, n, n, 1, A.p, n, B.p, n, 0, C.p, n);
+        for (int64_t i = 0; i < n * n; i++) {
+            assert_int_equal(isnan(at(&C, i)) != 0, i / n == 3);
+            assert_int_equal(isinf(at(&C, i)) != 0, i / n == 9);
+        }
+        arr_free(&A), arr_free(&B), arr_free(&C);
+    }
+}
+
+static void names_say_what_runs(void **state) {
+    (void)state;
+    snd_k_limit_gemm(SND_KGEMM_OWN);
+    assert_string_equal(snd_k_gemm_name(SND_F32), "own");
+    snd_k_limit_gemm(SND_KGEMM_NONE);
+    EACH_TYPE(t) assert_true(strlen(snd_k_gemm_name(t)) >= 3);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(every_layout_and_backend, reset_hooks),
+        cmocka_unit_test_teardown(exact_sums_are_equal, reset_hooks),
+        cmocka_unit_test(threads_agree_bitwise),
+        cmocka_unit_test(nan_and_inf_travel),
+        cmocka_unit_test_teardown(names_say_what_runs, reset_hooks),
+    };
+    return cmocka_run_group_tests_name("gemm", tests, NULL, reset_hooks);
+}
