@@ -10,6 +10,9 @@
 // Elementwise: g_x = f'(x) g_y multiplies mu and u. LayerNorm y = (x - m)/s: g_x = (g - mean g - y mean(g y))/s, the
 // means are numbers xi. A mean over features of noise times a node n is an "overlap": Gaussian, and
 //   cov(o_k(n), o_l(m)) = G_kl/dim * (E n m - the part of it along what the noise is orthogonal to).
+// Two sweeps are made, the first without the means and overlaps ("white"). At infinite width it is the answer unless the
+// second has grown past it. The second also knows what white noise loses to projections, 1/dim of its energy each, but
+// not what the spread of norms' divisors gives back (about as much), so the larger of the two is taken.
 // At the end of each layer all live gradients are re-expressed by what matters below: coefficients along the ones and
 // the live forward values, plus white noise with a Gram matrix. That keeps the cost linear in depth.
 #include "moments_tape.h"
@@ -50,6 +53,7 @@ typedef struct sweep {
     set *set; int64_t n_sets, cap_sets;
     snd_mid *live; int64_t n_live, cap_live; // nodes with a gradient, not yet passed
     int gk;                                  // gradients are in units of 2^gk
+    bool white;                              // leave out what returns along forward values
 } sweep;
 
 #define GROW(ptr, cap, need) snd_grow((void **)&(ptr), &(cap), (need), sizeof *(ptr))
@@ -119,7 +123,7 @@ static int32_t lone_noise(sweep *w, double energy, double dim, snd_mid x) {
     g.gram = take(w, 1, sizeof(double));
     if (!g.gram) return 0;
     g.gram[0] = energy;
-    if (x >= 0) {
+    if (x >= 0 && !w->white) {
         g.basis = take(w, 1, sizeof *g.basis);
         g.chol = take(w, 1, sizeof *g.chol);
         if (!g.basis || !g.chol) return 0;
@@ -189,6 +193,7 @@ static double term_pair(sweep *w, const term *a, const term *b) {
                             * snd_m_e2(t, m_product(t, a->node, g.basis[i]), m_product(t, b->node, g.basis[j]), 0);
         return c * e * (snd_m_e2(t, a->node, b->node, 0) - lost / g.dim);
     }
+    if (w->white) return 0;
     const term *n = a->coherent ? b : a, *u = a->coherent ? a : b;
     const number x = w->number[u->src];
     if (x.noise < 0 || w->noise[x.noise].group != w->noise[n->src].group) return 0;
@@ -232,6 +237,7 @@ static void pass(sweep *w, snd_mid y, snd_mid x, snd_mid node, double factor) {
 // Adds factor * mean(g_y o along) * node to x's gradient.
 static void pass_mean(sweep *w, snd_mid y, snd_mid along_node, snd_mid x, snd_mid node, double factor) {
     snd_moments *t = w->t;
+    if (w->white) return;
     for (int i = 0; i < w->g[y].n; i++) {
         term a = w->g[y].t[i];
         if (a.coherent) {
@@ -341,6 +347,7 @@ static void solve(const double *l, int n, double *x, int stride) {
 // Covariance of two terms' overlaps with nodes b and c: mean over features of term o b, times that of the other.
 static double overlap_pair(sweep *w, const term *x, snd_mid b, const term *y, snd_mid c) {
     snd_moments *t = w->t;
+    if (w->white && !(x->coherent && y->coherent)) return 0; // noise stays whole
     double f = x->c * y->c;
     int32_t p = x->src, q = y->src;
     if (x->coherent) f *= snd_m_e2(t, x->node, b, 0);
@@ -388,12 +395,14 @@ static void collapse(sweep *w, const snd_mid *v, int n) {
         for (int b = 0; b < n; b++) {
             double e = energy(w, v[a], v[b]);
             for (int i = 0; i < r; i++) e -= s.cov[(a * r + i) * all + b * r + i];
-            g.gram[a * n + b] = e / (1 - r / g.dim);
+            g.gram[a * n + b] = w->white ? e : e / (1 - r / g.dim);
         }
     for (int c = 0; c < all; c++)
         for (int a = 0; a < n; a++) solve(g.chol, r, s.cov + c * all + a * r, 1);
     for (int a = 0; a < n; a++)
         if (g.gram[a * n + a] < 0) g.gram[a * n + a] = 0;
+    const snd_mid *basis = g.basis;
+    if (w->white) g.n_basis = 0;
     const int32_t first_group = new_group(w, g);
     if (w->n_sets >= w->cap_sets && !GROW(w->set, w->cap_sets, w->n_sets + 1)) {
         w->t->failed = true;
@@ -409,7 +418,7 @@ static void collapse(sweep *w, const snd_mid *v, int n) {
             }
         put(w, v[a], (term){false, new_noise(w, first_group, a), 0, 1});
         for (int i = 0; i < r; i++)
-            put(w, v[a], (term){true, new_number(w, (number){-1, 0, (int32_t)w->n_sets - 1, a * r + i}), g.basis[i], 1});
+            put(w, v[a], (term){true, new_number(w, (number){-1, 0, (int32_t)w->n_sets - 1, a * r + i}), basis[i], 1});
     }
 }
 
@@ -438,9 +447,22 @@ static void boundary(sweep *w) {
     if (n) collapse(w, v, n);
 }
 
-void snd_m_backward(snd_moments *t, snd_mid out) {
-    sweep *w = &(sweep){.t = t, .n = (snd_mid)t->n};
-    w->g = snd_calloc((size_t)t->n, sizeof *w->g);
+// The larger of this sweep's energy and an earlier one's.
+static void note(sweep *w, snd_mid y, double e) {
+    m_node *v = &w->t->node[y];
+    if (!(e >= 0) && !isnan(e)) e = 0;
+    if (v->reached && !isnan(e)) {
+        const int gap = 2 * (v->gk - w->gk);
+        if (!(e > ldexp(v->gq, gap))) return;
+    }
+    v->gq = e;
+    v->gk = w->gk;
+    v->reached = true;
+}
+
+static void run_sweep(snd_moments *t, snd_mid out, snd_mid n, bool white) {
+    sweep *w = &(sweep){.t = t, .n = n, .white = white};
+    w->g = snd_calloc((size_t)n, sizeof *w->g);
     if (!w->g) {
         t->failed = true;
         return;
@@ -450,9 +472,7 @@ void snd_m_backward(snd_moments *t, snd_mid out) {
         if (NODE(y)->op == OP_BOUNDARY) boundary(w);
         if (w->g[y].n == 0) continue;
         const double e = energy(w, y, y);
-        NODE(y)->gq = e > 0 ? e : e <= 0 ? 0 : e;
-        NODE(y)->gk = w->gk;
-        NODE(y)->reached = true;
+        note(w, y, e);
         back(w, y, e);
         for (int64_t i = 0; i < w->n_live; i++)
             if (w->live[i] == y) {
@@ -461,11 +481,18 @@ void snd_m_backward(snd_moments *t, snd_mid out) {
             }
         w->g[y].n = 0;
     }
-    for (snd_mid y = 0; y < w->n; y++) snd_free(w->g[y].t);
+    for (snd_mid y = 0; y < n; y++) snd_free(w->g[y].t);
     snd_free(w->g);
     snd_free(w->group);
     snd_free(w->noise);
     snd_free(w->number);
     snd_free(w->set);
     snd_free(w->live);
+}
+
+void snd_m_backward(snd_moments *t, snd_mid out) {
+    if (t->n_forward == 0) t->n_forward = t->n; // the sweeps make nodes of their own
+    for (snd_mid y = 0; y < t->n_forward; y++) NODE(y)->reached = false;
+    run_sweep(t, out, (snd_mid)t->n_forward, true);
+    run_sweep(t, out, (snd_mid)t->n_forward, false);
 }

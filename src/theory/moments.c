@@ -41,14 +41,18 @@ static void set_operands(snd_moments *t, snd_mid y, int n, const snd_mid *in) {
     NODE(y)->n = n;
 }
 
+static int64_t place(uint64_t key) { // every bit of the key reaches the low bits
+    const uint64_t h = (key ^ key >> 32) * 0x9E3779B97F4A7C15u;
+    return (int64_t)(h >> 33 ^ (h & 0x7fffffff));
+}
+
 static bool table_grow(m_slot **s, int64_t *cap) {
     const int64_t old = *cap, want = old ? 2 * old : 4096;
     m_slot *fresh = snd_calloc((size_t)want, sizeof *fresh);
     if (!fresh) return false;
     for (int64_t i = 0; i < old; i++) {
         if (!(*s)[i].key) continue;
-        uint64_t h = (*s)[i].key * 0x9E3779B97F4A7C15u;
-        int64_t j = (int64_t)(h >> 20) & (want - 1);
+        int64_t j = place((*s)[i].key) & (want - 1);
         while (fresh[j].key) j = (j + 1) & (want - 1);
         fresh[j] = (*s)[i];
     }
@@ -60,7 +64,7 @@ static bool table_grow(m_slot **s, int64_t *cap) {
 
 static m_slot *table_find(m_slot *s, int64_t cap, uint64_t key) { // the key's slot, or the empty one where it belongs
     if (!cap) return NULL;
-    int64_t j = (int64_t)((key * 0x9E3779B97F4A7C15u) >> 20) & (cap - 1);
+    int64_t j = place(key) & (cap - 1);
     while (s[j].key && s[j].key != key) j = (j + 1) & (cap - 1);
     return &s[j];
 }

@@ -57,7 +57,7 @@ struct snd_moments {
     snd_arena *arena;
     int batch;
     bool failed;
-    m_node *node; int64_t n, cap;
+    m_node *node; int64_t n, cap, n_forward;       // n_forward: set by the first backward sweep; no building after it
     m_atom *atom; int64_t n_atoms, cap_atoms;
     m_slot *cache; int64_t cache_cap, cache_n;     // second moments
     m_slot *prods; int64_t prods_cap, prods_n;     // product nodes by operands
