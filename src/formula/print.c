@@ -44,7 +44,7 @@ static void print_call(const snd_expr *x, snd_buf *b) {
 
 void snd_expr_print(const snd_expr *x, snd_buf *b) {
     switch (x->kind) {
-    case SND_X_NUM: snd_buf_num(b, x->num, 15); break;
+    case SND_X_NUM: snd_buf_num(b, x->num, 17); break;
     case SND_X_NAME: snd_buf_put(b, x->name); break;
     case SND_X_CALL: print_call(x, b); break;
     case SND_X_NEG:
