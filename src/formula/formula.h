@@ -56,6 +56,7 @@ bool snd_is_formula(const char *text);
 /// Does the formula call a function of this name, or mention this constant, anywhere?
 bool snd_formula_calls(const snd_formula *f, const char *fn);
 bool snd_formula_mentions(const snd_formula *f, const char *name);
+bool snd_expr_mentions(const snd_expr *x, const char *name);      // x NULL: false
 /// Prints the tree back as text, one section a line, minimal parentheses.
 void snd_formula_print(const snd_formula *f, snd_buf *b);
 void snd_expr_print(const snd_expr *x, snd_buf *b);

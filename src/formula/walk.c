@@ -231,7 +231,7 @@ static sonde_status combine(walker *w, const snd_expr *x, snd_bin op, const char
 }
 
 static sonde_status eval_binary(walker *w, const snd_expr *x, snd_val *out) {
-    snd_val a, b;
+    snd_val a = {0}, b = {0};
     SND_TRY(eval(w, x->a, &a));
     SND_TRY(eval(w, x->b, &b));
     if (is_const(&a) && is_const(&b))
@@ -253,7 +253,7 @@ static bool calls_sublayer(const snd_expr *x) {
 }
 
 static sonde_status eval_cond(walker *w, const snd_expr *x, snd_val *out) {
-    snd_val c;
+    snd_val c = {0};
     SND_TRY(eval(w, x->a, &c));
     if (!is_const(&c))
         FAIL_AT(x->a, SONDE_ETYPE, "the condition of '?' must be a constant; this one depends on the data");
@@ -266,7 +266,7 @@ static sonde_status eval_cond(walker *w, const snd_expr *x, snd_val *out) {
 }
 
 static sonde_status eval_neg(walker *w, const snd_expr *x, snd_val *out) {
-    snd_val a;
+    snd_val a = {0};
     SND_TRY(eval(w, x->a, &a));
     if (is_const(&a)) return fold(x, -a.num, a.uses_S, out);
     *out = a;
@@ -302,14 +302,14 @@ static sonde_status eval_named(walker *w, const snd_expr *x, named *known, int n
         int k = 0;
         while (k < n && strcmp(known[k].name, g->name)) k++;
         if (k == n) {
-            const char *names[8];
+            const char *names[8] = {0};
             for (int j = 0; j < n; j++) names[j] = known[j].name;
             const char *near = snd_nearest(g->name, names, n);
             FAIL_AT(g, SONDE_ENAME, "%s has no argument '%s'%s%s%s", x->name, g->name, near ? "; did you mean '" : "",
                     near ? near : "", near ? "'?" : n ? "" : "; it takes no named ones");
         }
         if (known[k].given) FAIL_AT(g, SONDE_ETYPE, "%s: '%s' is given twice", x->name, g->name);
-        snd_val v;
+        snd_val v = {0};
         SND_TRY(eval(w, g->x, &v));
         if (!is_const(&v)) FAIL_AT(g, SONDE_ETYPE, "%s: '%s' must be a constant; this depends on the data", x->name, g->name);
         known[k].v = v.uses_S ? 1 : v.num;
@@ -326,7 +326,7 @@ static sonde_status const_arg(const args *a, int i, const char *what, double *ou
 }
 
 static sonde_status count_arg(walker *w, const args *a, int i, const char *what, int64_t *out) {
-    double v;
+    double v = 0;
     SND_TRY(const_arg(a, i, what, &v));
     if (a->v[i].uses_S && w->counting) v = 1;
     const snd_expr *x = a->x->args[i].x;
@@ -427,7 +427,7 @@ static sonde_status call_linear(walker *w, const snd_expr *x, snd_val *out) {
 
 static sonde_status call_learned(walker *w, const snd_expr *x, bool vector, snd_val *out) {
     args a;
-    double init;
+    double init = 0;
     SND_TRY(eval_named(w, x, NULL, 0));
     SND_TRY(eval_args(w, x, 1, 1, &a));
     SND_TRY(const_arg(&a, 0, "the initial value", &init));
@@ -595,7 +595,7 @@ static sonde_status stride_of(walker *w, const snd_expr *x, int64_t *out) {
 
 static sonde_status call_conv(walker *w, const snd_expr *x, snd_val *out) {
     args a;
-    int64_t ch, k, stride;
+    int64_t ch = 1, k = 1, stride = 1;
     SND_TRY(eval_args(w, x, 3, 3, &a));
     SND_TRY(count_arg(w, &a, 1, "channels", &ch));
     SND_TRY(count_arg(w, &a, 2, "the kernel's size", &k));
@@ -612,7 +612,7 @@ static sonde_status call_conv(walker *w, const snd_expr *x, snd_val *out) {
 
 static sonde_status call_shortcut(walker *w, const snd_expr *x, snd_val *out) {
     args a;
-    int64_t ch, stride;
+    int64_t ch = 1, stride = 1;
     SND_TRY(eval_args(w, x, 3, 3, &a));
     SND_TRY(count_arg(w, &a, 2, "channels", &ch));
     SND_TRY(stride_of(w, x, &stride));
@@ -727,7 +727,7 @@ static sonde_status run_stmts(walker *w, const snd_stmt *s) {
         w->s = w->calls + 1; // the first call of this statement, or the next one: the same number
         w->s_missing = !w->counting && w->calls + 1 > w->S;
         if (!w->counting && w->r->stmt) SND_TRY(w->r->stmt(w->r->self, s, w->sec, w->layer, find_var(w, "x")->v));
-        snd_val v;
+        snd_val v = {0};
         SND_TRY(eval(w, s->x, &v));
         SND_TRY(assign(w, s, v));
     }

@@ -1,0 +1,102 @@
+// sonde predict and sonde measure: theory alone, and theory beside what really happens.
+#include "cli/cli.h"
+#include "lab/lab.h"
+#include "rules/rules.h"
+
+#include <string.h>
+
+typedef struct bar { snd_cli *c; snd_progress p; const char *stage; } bar;
+
+static void progress(void *ctx, const char *stage, int64_t done, int64_t total) {
+    bar *b = ctx;
+    if (done == 0) {
+        b->stage = stage;
+        b->p = snd_progress_start(b->c, stage, total);
+    }
+    (void)snd_progress_step(&b->p, done);
+    if (done == total) snd_progress_end(&b->p);
+}
+
+static sonde_status read_metrics(snd_cli *c, snd_measure_opts *o) {
+    o->n_metrics = snd_opt_strs(c, "metrics", &o->metrics);
+    for (int i = 0; i < o->n_metrics; i++) {
+        if (snd_metric_find(o->metrics[i]) >= 0) continue;
+        const char *names[64];
+        for (int k = 0; k < snd_metric_count(); k++) names[k] = snd_metric_at(k)->name;
+        const char *near = snd_nearest(o->metrics[i], names, snd_metric_count());
+        SND_FAIL(SONDE_EUSAGE, "--metrics: unknown metric '%s'%s%s%s", o->metrics[i], near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    }
+    return SONDE_OK;
+}
+
+static sonde_status read_options(snd_cli *c, bar *b, snd_measure_opts *o, snd_dataset **data) {
+    *o = (snd_measure_opts){.rows = snd_opt_int(c, "batch", 0), .cos = snd_opt_num(c, "cos", 0), .scale = snd_opt_num(c, "input-scale", 1),
+                            .loss = snd_opt_flag(c, "loss"), .seed = (uint64_t)snd_opt_int(c, "seed", 0), .seeds = (int)snd_opt_int(c, "seeds", 0),
+                            .stop = c->stop, .progress = progress, .ctx = b};
+    o->n_depths = snd_opt_ints(c, "depths", &o->depths);
+    const char *bands = snd_opt_str(c, "bands", NULL);
+    if (bands) o->bands = !strcmp(bands, "none") ? SND_BANDS_NONE : !strcmp(bands, "theory") ? SND_BANDS_THEORY : SND_BANDS_SIMULATED;
+    SND_TRY(read_metrics(c, o));
+    const char *name = c->verb->name;
+    o->threads = (int)snd_opt_int(c, "threads", 0);
+    if (!strcmp(name, "predict")) return SONDE_OK;
+    o->dtype = snd_dtype_find(snd_opt_str(c, "dtype", "f32"));
+    o->max_memory = (size_t)snd_opt_int(c, "max-memory", 0);
+    o->time_limit = snd_opt_num(c, "time-limit", 0);
+    o->no_params = snd_opt_flag(c, "no-params");
+    const char *what = snd_opt_str(c, "data", NULL);
+    if (!what) return SONDE_OK;
+    const sonde_status s = snd_dataset_open(what, snd_opt_str(c, "labels", NULL), snd_opt_flag(c, "standardize"), data);
+    c->file_at_fault = s != SONDE_OK;
+    o->data = *data;
+    return s;
+}
+
+static sonde_status judge(snd_cli *c, snd_record *r, const snd_spec *spec, int first_run, int64_t rows) {
+    const snd_rules_opts o = {.rows = rows};
+    snd_description *d;
+    SND_TRY(snd_describe(c->arena, spec, &d));
+    for (int i = first_run; i < r->n_runs; i++) SND_TRY(snd_rules_run(spec, d, r->runs[i], &o));
+    return snd_record_status(r);
+}
+
+static sonde_status one(snd_cli *c, snd_record *r, const snd_spec *spec, const char *label, const snd_measure_opts *o, bool measure) {
+    const int first = r->n_runs;
+    SND_TRY(measure ? snd_lab_measure(r, spec, label, o) : snd_lab_predict(r, spec, label, o));
+    return judge(c, r, spec, first, o->rows ? o->rows : 64);
+}
+
+static const char *label_of(const snd_spec *s) { return s->wiring_key ? s->wiring_key : s->title ? s->title : "your formula"; }
+
+static sonde_status all(snd_cli *c, snd_record *r, const snd_measure_opts *o, bool measure) {
+    const char *const *wirings;
+    const int n = snd_opt_strs(c, "wirings", &wirings);
+    snd_spec *spec;
+    if (!n) {
+        SND_TRY(snd_cli_load_spec(c, &spec));
+        return one(c, r, spec, label_of(spec), o, measure);
+    }
+    for (int i = 0; i < n; i++) {
+        SND_TRY(snd_cli_load_wiring(c, wirings[i], &spec));
+        SND_TRY(one(c, r, spec, spec->wiring_key ? spec->wiring_key : wirings[i], o, measure));
+    }
+    return SONDE_OK;
+}
+
+static sonde_status verb(snd_cli *c, bool measure) {
+    bar b = {.c = c};
+    snd_measure_opts o;
+    snd_dataset *data = NULL;
+    snd_spec *spec; // loaded first: a file's measure: part gives options too
+    if (!snd_opt_given(c, "wirings") || c->spec_word) SND_TRY(snd_cli_load_spec(c, &spec));
+    sonde_status s = read_options(c, &b, &o, &data);
+    snd_record *r = s == SONDE_OK ? snd_record_create(c->arena, measure ? SND_REC_MEASURE : SND_REC_PREDICT) : NULL;
+    if (s == SONDE_OK && !r) s = SONDE_ENOMEM;
+    if (s == SONDE_OK) s = all(c, r, &o, measure);
+    if (s == SONDE_OK) s = snd_cli_result(c, r);
+    snd_dataset_close(data);
+    return s;
+}
+
+sonde_status snd_verb_predict(snd_cli *c) { return verb(c, false); }
+sonde_status snd_verb_measure(snd_cli *c) { return verb(c, true); }

@@ -1,0 +1,58 @@
+// Front header of lab/: the pipeline. Spec -> graph -> plan -> state -> step* -> record, as run, measure, predict, demo.
+#ifndef SND_LAB_H
+#define SND_LAB_H
+
+#include "data/data.h"
+#include "io/io.h"
+#include "metrics/metrics.h"
+#include "readers/predict.h"
+#include "readers/readers.h"
+
+// ---- run: compute exactly this (formulas.md section 8) ------------------------------------------------------------------
+
+typedef struct snd_run_opts {
+    const char *weights;               // NULL: the spec's init is drawn from seed
+    const char *input, *output;
+    const char *const *taps; int n_taps;   // shell patterns
+    bool backward, eval;
+    snd_dtype dtype;                   // SND_F32, SND_F64
+    uint64_t seed;
+    int threads;                       // 0: all
+    size_t max_memory;                 // bytes, 0: no limit
+    const snd_stop *stop;
+} snd_run_opts;
+
+typedef struct snd_run_result { int64_t n_written, n_nonfinite; const char *first_nonfinite; } snd_run_result;
+
+/// Reads the files, computes, writes output. Nothing is written after an error. Non-finite results are written as they
+/// are and counted. A pattern in taps that matches nothing is an error.
+sonde_status snd_lab_run(snd_arena *a, const snd_spec *spec, const snd_run_opts *o, snd_run_result *out) SONDE_MUST_CHECK;
+
+// ---- predict and measure ---------------------------------------------------------------------------------------------------
+
+typedef enum snd_bands { SND_BANDS_INVALID, SND_BANDS_NONE, SND_BANDS_THEORY, SND_BANDS_SIMULATED } snd_bands;
+
+typedef struct snd_measure_opts {
+    int64_t rows;                      // examples; 0: 64
+    double cos, scale;                 // cosine between drawn examples; factor on the input (0: 1)
+    const snd_dataset *data;           // NULL: Gaussian
+    bool loss;                         // upstream gradient of the objective's loss instead of N(0, 1) on out.x
+    bool no_params;                    // leave parameters' gradients out (saves a third of the work)
+    uint64_t seed; int seeds;          // 0: 3
+    snd_dtype dtype;                   // NONE: f32
+    const int64_t *depths; int n_depths;   // a sweep; NULL: the spec's own depth, every layer
+    const char *const *metrics; int n_metrics;   // asked for by name (switches costly ones on)
+    snd_bands bands;                   // INVALID: simulated when measuring, theory when predicting
+    int threads;
+    size_t max_memory;
+    double time_limit;                 // seconds, 0: none; fewer seeds then, and a note
+    const snd_stop *stop;
+    void (*progress)(void *ctx, const char *what, int64_t done, int64_t total); void *ctx;
+} snd_measure_opts;
+
+/// Theory alone: appends one run per depth to the record. No weights are drawn (unless bands are simulated: then too
+/// there are none, since the maps are integrated out).
+sonde_status snd_lab_predict(snd_record *r, const snd_spec *spec, const char *label, const snd_measure_opts *o) SONDE_MUST_CHECK;
+/// Draws, runs forward and backward, and puts every metric beside its prediction and band.
+sonde_status snd_lab_measure(snd_record *r, const snd_spec *spec, const char *label, const snd_measure_opts *o) SONDE_MUST_CHECK;
+#endif

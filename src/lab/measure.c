@@ -1,0 +1,450 @@
+// predict and measure: theory, finite-width bands and measurement meet in one record, value by value, under the same
+// names. Measurement and band simulation run the same probe; the simulation has its Gaussian maps integrated out, so it
+// follows the law of the net at its real width without a single weight.
+#include "lab/probe.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { BAND_ROWS = 16, BAND_ROWS_BATCH = 64, BAND_RUNS = 64, BAND_RUNS_SWEEP = 32 };
+
+typedef struct job {
+    snd_record *rec;
+    snd_arena *arena;          // of this measurement
+    const snd_spec *spec;
+    const char *label;
+    snd_measure_opts o;
+    bool measure, sparse;
+    int *exits; int n_exits;   // sharing one forward
+    snd_prediction *theory;
+    snd_probe *probe, *sim;
+    int seeds, sims;
+    double *values, *sim_values;
+    int64_t done, total;
+    const char *stage;
+} job;
+
+// ---- progress -----------------------------------------------------------------------------------------------------------------
+
+static void step(void *ctx) {
+    job *j = ctx;
+    const int64_t done = __atomic_add_fetch(&j->done, 1, __ATOMIC_RELAXED);
+    if (j->o.progress) j->o.progress(j->o.ctx, j->stage, done, j->total);
+}
+
+static void begin(job *j, const char *stage, int64_t total) {
+    j->stage = stage;
+    j->done = 0;
+    j->total = total;
+    if (j->o.progress) j->o.progress(j->o.ctx, stage, 0, total);
+}
+
+// ---- probes -----------------------------------------------------------------------------------------------------------------
+
+static bool asked_for_costly(const snd_measure_opts *o) {
+    for (int i = 0; i < o->n_metrics; i++) {
+        const int m = snd_metric_find(o->metrics[i]);
+        if (m >= 0 && snd_metric_at(m)->costly) return true;
+    }
+    return false;
+}
+
+static bool uses_batch_norm(const snd_spec *s) {
+    if (s->norm == SND_NORM_BATCH) return true;
+    return snd_formula_calls(s->formula, "BN");
+}
+
+static snd_probe_opts probe_opts(const job *j, bool integrate) {
+    const snd_measure_opts *o = &j->o;
+    snd_probe_opts p = {.rows = o->rows, .dtype = o->dtype, .cos = o->cos, .scale = o->scale, .data = o->data, .loss = o->loss,
+                        .backward = true, .params = !o->no_params, .sparse = j->sparse, .exits = j->exits, .n_exits = j->n_exits,
+                        .threads = o->threads, .max_memory = o->max_memory, .stop = o->stop,
+                        .costly = asked_for_costly(o) || (!j->sparse && o->rows <= 64)};
+    if (!integrate) return p;
+    const int64_t most = uses_batch_norm(j->spec) ? BAND_ROWS_BATCH : BAND_ROWS;
+    p.rows = o->rows < most ? o->rows : most;
+    p.integrate = true;
+    p.dtype = SND_F64;
+    p.params = p.costly = false;
+    return p;
+}
+
+// ---- theory ---------------------------------------------------------------------------------------------------------------------
+
+static sonde_status predict(job *j) {
+    const snd_predict_opts o = {.rows = j->o.rows < 2 ? 2 : j->o.rows, .cos = j->o.cos, .exits = j->exits, .n_exits = j->n_exits};
+    return snd_predict(j->arena, j->spec, &o, &j->theory);
+}
+
+// Log10 of a linear number under the metric's scale.
+static double on_scale(const snd_predicted *p, bool log) { return log ? p->log10 : p->value; }
+
+// The input's scale is not the theory's unit: q and gq of homogeneous nets are predicted for unit inputs only.
+static bool theory_applies(const job *j) { return j->o.scale == 1 && !j->o.data; }
+
+static bool theory_of(const job *j, int exit, const char *name, const snd_metric_row *row, snd_predicted *p) {
+    if (!j->theory || !theory_applies(j)) return false;
+    if (j->o.loss && row->where == SND_MW_GRAD) return false; // the theory's upstream gradient is N(0, 1)
+    const snd_pmetric m = snd_pmetric_find(row->name);
+    if (m == SND_PM_NONE) return false;
+    const int e = exit < 0 ? snd_predicted_exits(j->theory) - 1 : exit;
+    const int i = snd_predicted_find(j->theory, e, name);
+    return i >= 0 && snd_predicted_at(j->theory, e, i, m, p);
+}
+
+// ---- one metric of one value ------------------------------------------------------------------------------------------------------
+
+typedef struct law { double centre, sd; int n; bool known; } law;   // of one net's metric, on the metric's scale
+
+static law simulated_law(const job *j, const snd_cell_spec *c) {
+    if (!j->sim) return (law){0};
+    const bool log = snd_metric_at(c->metric)->log;
+    for (int i = 0; i < j->sim->n_cells; i++) {
+        const snd_cell_spec *s = &j->sim->cells[i];
+        if (s->metric != c->metric || s->exit != c->exit || strcmp(s->name, c->name)) continue;
+        snd_moment m = {0};
+        for (int k = 0; k < j->sims; k++) snd_moment_add(&m, j->sim_values[(int64_t)i * j->sims + k], log);
+        return (law){m.mean, snd_moment_sd(&m), (int)m.n, m.n > 2 && isfinite(m.mean) && !m.nonfinite};
+    }
+    return (law){0};
+}
+
+static law theory_law(const snd_predicted *p, bool log) {
+    return (law){on_scale(p, log) + p->shift, p->sd, 0, isfinite(p->sd) && isfinite(on_scale(p, log))};
+}
+
+// Rounding of the measuring type and of its statistics, on the metric's scale: below it nothing can be told apart.
+static double resolution(const job *j, bool log, double centre) {
+    const double eps = j->o.dtype == SND_F64 ? 1e-12 : 3e-6;
+    return log ? eps : eps * fmax(1, fabs(centre));
+}
+
+static void set_band(const job *j, const law *l, bool log, snd_metric *m) {
+    if (!l->known) return;
+    const double extra = l->n ? 1.0 / l->n : 0, floor_sd = resolution(j, log, l->centre);
+    const double sd = sqrt(l->sd * l->sd * (1.0 / j->seeds + extra) + floor_sd * floor_sd);
+    const double t = l->n ? snd_student_975(l->n - 1) : 1.959964, t999 = t * 3.290527 / 1.959964;
+    m->lo = l->centre - t * sd;
+    m->hi = l->centre + t * sd;
+    m->lo999 = l->centre - t999 * sd;
+    m->hi999 = l->centre + t999 * sd;
+    if (m->measured && isfinite(m->mean)) m->z = (m->mean - l->centre) / sd;
+}
+
+static void fill_cell(job *j, snd_run *u, snd_rvalue *v, int index) {
+    const snd_cell_spec *c = &j->probe->cells[index];
+    const snd_metric_row *row = snd_metric_at(c->metric);
+    snd_metric *m = snd_value_metric(v, row->name, row->log);
+    if (j->measure) {
+        const bool first_only = !strncmp(row->name, "absmax_", 7);
+        snd_moment s = {0};
+        for (int k = 0; k < (first_only ? 1 : j->seeds); k++) snd_moment_add(&s, j->values[(int64_t)index * j->seeds + k], row->log);
+        m->measured = true;
+        m->mean = s.n ? s.mean : NAN;
+        m->sd = snd_moment_sd(&s);
+        u->nonfinite += s.nonfinite;
+    }
+    snd_predicted p;
+    const bool has = theory_of(j, c->exit, c->name, row, &p);
+    const law sim = simulated_law(j, c);
+    if (has) m->predicted = on_scale(&p, row->log);
+    // a function of a value that is not Gaussian: the algebra is an estimate there, the simulation is not
+    if (sim.known && (!has || p.approx) && theory_applies(j)) m->predicted = sim.centre;
+    const law th = has ? theory_law(&p, row->log) : (law){0};
+    set_band(j, sim.known ? &sim : &th, row->log, m);
+}
+
+// ---- summary ------------------------------------------------------------------------------------------------------------------------
+
+static const snd_metric *metric_of(const snd_run *u, const char *value, const char *metric) {
+    const snd_rvalue *v = snd_run_find(u, value);
+    return v ? snd_value_find(v, metric) : NULL;
+}
+
+static double best(const snd_metric *m) { return !m ? NAN : m->measured ? m->mean : m->predicted; }
+
+static void put_ratio(snd_run *u, const char *name, const snd_metric *a, const snd_metric *b, double per) {
+    if (!a || !b) return;
+    snd_metric *m = snd_value_metric(u->summary, name, true);
+    m->measured = a->measured && b->measured;
+    m->mean = (a->mean - b->mean) / per;
+    m->predicted = (a->predicted - b->predicted) / per;
+}
+
+static void put_slopes(job *j, snd_run *u, const char *metric, const char *against_layer, const char *against_log) {
+    const int L = (int)u->depth;
+    double *x = snd_arena_array(j->arena, (size_t)L + 1, sizeof *x), *lx = snd_arena_array(j->arena, (size_t)L + 1, sizeof *lx);
+    double *y = snd_arena_array(j->arena, (size_t)L + 1, sizeof *y);
+    if (!x || !lx || !y) return;
+    int n = 0;
+    for (int l = 0; l < L; l++) {
+        const char *name = snd_arena_printf(j->arena, "layers.%d.x", l);
+        const double v = name ? best(metric_of(u, name, metric)) : NAN;
+        if (!isfinite(v)) continue;
+        x[n] = l + 1;
+        lx[n] = log(l + 1);
+        y[n++] = v * log(10);
+    }
+    const struct { const char *name; const double *x; } two[] = {{against_layer, x}, {against_log, lx}};
+    for (int i = 0; i < 2; i++) {
+        double slope, half;
+        snd_slope(two[i].x, y, n, &slope, &half);
+        if (!isfinite(slope)) continue;
+        snd_metric *m = snd_value_metric(u->summary, two[i].name, false);
+        m->measured = j->measure;
+        if (j->measure) m->mean = slope;
+        else m->predicted = slope;
+        m->lo = slope - half;
+        m->hi = slope + half;
+    }
+}
+
+static void summarise(job *j, snd_run *u) {
+    const char *last = snd_arena_printf(j->arena, "layers.%d.x", (int)u->depth - 1);
+    if (!last || u->depth < 1) return;
+    put_ratio(u, "growth", metric_of(u, last, "q"), metric_of(u, "in.x", "q"), (double)u->depth);
+    put_ratio(u, "gratio", metric_of(u, "in.x", "gq"), metric_of(u, last, "gq"), 1);
+    if (j->sparse) return;
+    put_slopes(j, u, "q", "slope_q", "slope_q_log");
+    put_slopes(j, u, "gq", "slope_gq", "slope_gq_log");
+}
+
+// ---- runs of the record ----------------------------------------------------------------------------------------------------------
+
+static const char *input_text(job *j) {
+    char c[40], s[40];
+    const int64_t features = j->spec->inputs > 0 ? j->spec->inputs : j->spec->width;
+    if (j->o.data)
+        return snd_record_text(j->rec, "%lld rows of %s (%lld features)", (long long)j->o.rows, snd_dataset_name(j->o.data), (long long)features);
+    const char *scale = j->o.scale == 1 ? "" : snd_record_text(j->rec, ", times %s", snd_format_num(s, j->o.scale, 6));
+    if (j->o.cos == 0) return snd_record_text(j->rec, "%lld x %lld, iid N(0,1)%s", (long long)j->o.rows, (long long)features, scale);
+    return snd_record_text(j->rec, "%lld x %lld, Gaussian with mean cosine %s%s", (long long)j->o.rows, (long long)features,
+                           snd_format_num(c, j->o.cos, 6), scale);
+}
+
+static const char *one_line(job *j) { // a formula of the user's own as they typed it, but on one line
+    snd_buf b = {0};
+    snd_formula_print(j->spec->formula, &b);
+    for (size_t i = 0; i < b.len; i++)
+        if (b.s[i] == '\n') b.s[i] = ' ';
+    char *text = b.failed || !b.s ? NULL : (char *)snd_record_text(j->rec, "%s", b.s);
+    snd_buf_free(&b);
+    return text ? text : "";
+}
+
+static snd_run *open_run(job *j, int exit) {
+    snd_run *u = snd_record_run(j->rec, j->label, one_line(j));
+    if (!u) return NULL;
+    u->input = input_text(j);
+    u->dtype = j->measure ? snd_dtype_name(j->o.dtype) : NULL;
+    u->seed = j->o.seed;
+    u->seeds = j->seeds;
+    u->depth = j->exits[exit];
+    u->band_level = 0.95;
+    snd_spec_each(j->spec, snd_run_put, u);
+    snd_buf b = {0};
+    snd_spec_print_yaml(j->spec, &b);
+    if (b.s && !b.failed) u->spec_yaml = snd_record_text(j->rec, "%s", b.s);
+    snd_buf_free(&b);
+    return u;
+}
+
+static snd_rvalue *value_of(snd_run *u, const snd_cell_spec *c) {
+    snd_rvalue **list = c->param ? u->params : u->values;
+    const int n = c->param ? u->n_params : u->n_values;
+    for (int i = n - 1; i >= 0 && i >= n - 4; i--) // cells of a value stand together
+        if (!strcmp(list[i]->name, c->name)) return list[i];
+    for (int i = 0; i < n; i++)
+        if (!strcmp(list[i]->name, c->name)) return list[i];
+    return c->param ? snd_run_param(u, c->name, c->layer) : snd_run_value(u, c->name, c->layer);
+}
+
+static sonde_status fill(job *j) {
+    for (int e = 0; e < j->n_exits; e++) {
+        snd_run *u = open_run(j, e);
+        if (!u) return SONDE_ENOMEM;
+        for (int i = 0; i < j->probe->n_cells; i++) {
+            const snd_cell_spec *c = &j->probe->cells[i];
+            if (c->exit >= 0 && c->exit != e) continue;
+            snd_rvalue *v = value_of(u, c);
+            if (!v) return SONDE_ENOMEM;
+            fill_cell(j, u, v, i);
+        }
+        summarise(j, u);
+    }
+    return snd_record_status(j->rec);
+}
+
+// Theory alone needs no graph: the prediction's own list of values is the table.
+static bool shown_by_theory(const job *j, int e, int i) {
+    const char *name = snd_predicted_name(j->theory, i);
+    if (snd_predicted_find(j->theory, e, name) != i) return false;
+    if (!j->sparse) return true;
+    const char *last = snd_arena_printf(j->arena, "layers.%d.x", j->exits[e] - 1);
+    return !strcmp(name, "in.x") || !strcmp(name, "out.x") || (last && !strcmp(name, last));
+}
+
+static void fill_theory_value(job *j, snd_run *u, int e, int i) {
+    snd_rvalue *v = NULL;
+    for (int m = SND_PM_NONE + 1; m < SND_PM_COUNT; m++) {
+        snd_predicted p;
+        if (!snd_predicted_at(j->theory, e, i, (snd_pmetric)m, &p)) continue;
+        if (!v) v = snd_run_value(u, snd_predicted_name(j->theory, i), snd_predicted_layer(j->theory, i));
+        if (!v) return;
+        const bool log = snd_pmetric_log((snd_pmetric)m);
+        snd_metric *to = snd_value_metric(v, snd_pmetric_name((snd_pmetric)m), log);
+        to->predicted = on_scale(&p, log);
+        const law th = theory_law(&p, log);
+        if (j->o.bands != SND_BANDS_NONE) set_band(j, &th, log, to);
+    }
+}
+
+static sonde_status fill_theory(job *j) {
+    for (int e = 0; e < j->n_exits; e++) {
+        snd_run *u = open_run(j, e);
+        if (!u) return SONDE_ENOMEM;
+        for (int i = 0; i < snd_predicted_count(j->theory); i++)
+            if (shown_by_theory(j, e, i)) fill_theory_value(j, u, e, i);
+        summarise(j, u);
+    }
+    return snd_record_status(j->rec);
+}
+
+// ---- the work -----------------------------------------------------------------------------------------------------------------------
+
+static sonde_status check_memory(const job *j) {
+    const size_t need = snd_probe_bytes(j->probe);
+    SND_FAIL_IF(j->measure && j->o.max_memory && need > j->o.max_memory, SONDE_ERANGE, "--max-memory is %zu MiB; one run needs %zu MiB (give a smaller --batch, width or depth)",
+                j->o.max_memory >> 20, need >> 20);
+    return SONDE_OK;
+}
+
+static sonde_status simulate(job *j) {
+    if (j->o.bands != SND_BANDS_SIMULATED || j->o.data) return SONDE_OK;
+    const snd_probe_opts o = probe_opts(j, true);
+    SND_TRY(snd_probe_make(j->arena, j->spec, &o, &j->sim));
+    j->sims = j->sparse ? BAND_RUNS_SWEEP : BAND_RUNS;
+    SND_NEW(j->arena, j->sim_values, (int64_t)j->sim->n_cells * j->sims);
+    begin(j, "bands", j->sims);
+    // seeds of their own: the band must not know the measurement
+    return snd_probe_run(j->sim, j->o.seed + 0x5EED0000u, j->sims, j->sim_values, step, j);
+}
+
+// With a time limit the first seed tells how many fit.
+static sonde_status run_seeds(job *j) {
+    SND_NEW(j->arena, j->values, (int64_t)j->probe->n_cells * j->seeds);
+    begin(j, "seeds", j->seeds);
+    if (j->o.time_limit <= 0 || j->seeds == 1) return snd_probe_run(j->probe, j->o.seed, j->seeds, j->values, step, j);
+    const double t0 = snd_now();
+    SND_TRY(snd_probe_run(j->probe, j->o.seed, 1, j->values, step, j));
+    const double one = snd_now() - t0;
+    const int fit = one > 0 ? (int)fmin(1e6, j->o.time_limit / one) : j->seeds;
+    if (fit < j->seeds) {
+        snd_record_note(j->rec, "%s: the time limit allowed %d of %d seeds", j->label, fit < 1 ? 1 : fit, j->seeds);
+        j->seeds = fit < 1 ? 1 : fit;
+    }
+    return snd_probe_run(j->probe, j->o.seed, j->seeds, j->values, step, j);
+}
+
+static sonde_status work(job *j) {
+    SND_TRY(predict(j));
+    if (!j->measure && j->o.bands != SND_BANDS_SIMULATED) return fill_theory(j);
+    const snd_probe_opts o = probe_opts(j, false);
+    SND_TRY(snd_probe_make(j->arena, j->spec, &o, &j->probe));
+    SND_TRY(check_memory(j));
+    SND_TRY(simulate(j));
+    if (j->measure) SND_TRY(run_seeds(j));
+    return fill(j);
+}
+
+// One forward can serve several depths when nothing in the wiring, the block or the init depends on the depth.
+static bool depth_free(const snd_spec *s) {
+    static const char *const names[] = {"L", "S", "Le", "Ld"};
+    for (int i = 0; i < 4; i++) {
+        if (snd_formula_mentions(s->formula, names[i]) || (s->block && snd_expr_mentions(s->block, names[i]))) return false;
+        for (const snd_init_rule *r = s->init; r; r = r->next)
+            if (snd_expr_mentions(r->factor, names[i]) || snd_expr_mentions(r->args[0], names[i])) return false;
+    }
+    return strcmp(snd_nn_base_kind(s), "gpt2") != 0;
+}
+
+static sonde_status run_job(job *j, const snd_spec *spec, const int *exits, int n) {
+    j->arena = snd_arena_create();
+    if (!j->arena) return SONDE_ENOMEM;
+    j->spec = spec;
+    j->exits = (int *)(uintptr_t)exits;
+    j->n_exits = n;
+    const sonde_status s = work(j);
+    snd_prediction_free(j->theory);
+    snd_arena_destroy(j->arena);
+    j->theory = NULL;
+    j->probe = j->sim = NULL;
+    return s;
+}
+
+// A copy of the spec at another depth.
+static snd_spec at_depth(const snd_spec *s, int64_t layers) {
+    snd_spec t = *s;
+    t.layers = t.encoder_layers = t.decoder_layers = layers;
+    return t;
+}
+
+static void sort_depths(int *d, int *n) { // ascending, each once
+    for (int i = 1; i < *n; i++)
+        for (int k = i; k > 0 && d[k] < d[k - 1]; k--) {
+            const int t = d[k];
+            d[k] = d[k - 1];
+            d[k - 1] = t;
+        }
+    int m = 0;
+    for (int i = 0; i < *n; i++)
+        if (!m || d[i] != d[m - 1]) d[m++] = d[i];
+    *n = m;
+}
+
+static sonde_status run_all(job *j, const snd_spec *spec) {
+    if (!j->o.n_depths) {
+        const int L = (int)spec->layers;
+        return run_job(j, spec, &L, 1);
+    }
+    int *d;
+    int n = j->o.n_depths;
+    SND_NEW(j->rec->arena, d, n);
+    for (int i = 0; i < n; i++) d[i] = (int)j->o.depths[i];
+    sort_depths(d, &n);
+    j->sparse = true;
+    if (depth_free(spec)) {
+        const snd_spec deepest = at_depth(spec, d[n - 1]);
+        return run_job(j, &deepest, d, n);
+    }
+    for (int i = 0; i < n; i++) {
+        const snd_spec one = at_depth(spec, d[i]);
+        SND_TRY(run_job(j, &one, &d[i], 1));
+    }
+    return SONDE_OK;
+}
+
+static sonde_status start(job *j, snd_record *r, const snd_spec *spec, const char *label, const snd_measure_opts *o, bool measure) {
+    *j = (job){.rec = r, .label = label, .o = *o, .measure = measure};
+    if (!j->o.rows) j->o.rows = 64;
+    if (j->o.scale == 0) j->o.scale = 1;
+    if (j->o.dtype == SND_DT_NONE) j->o.dtype = SND_F32;
+    if (j->o.bands == SND_BANDS_INVALID) j->o.bands = measure ? SND_BANDS_SIMULATED : SND_BANDS_THEORY;
+    j->seeds = j->o.seeds > 0 ? j->o.seeds : measure ? 3 : 1;
+    SND_FAIL_IF(spec->layers < 1 && !j->o.n_depths, SONDE_ERANGE, "layers is %lld; measuring needs at least 1", (long long)spec->layers);
+    SND_FAIL_IF(j->o.loss && spec->outputs < 1, SONDE_EUSAGE, "--loss needs a head; give outputs=CLASSES");
+    SND_FAIL_IF(j->o.dtype != SND_F32 && j->o.dtype != SND_F64, SONDE_EUNSUPPORTED, "--dtype %s: the mlp family is measured in f32 and f64", snd_dtype_name(j->o.dtype));
+    return SONDE_OK;
+}
+
+sonde_status snd_lab_predict(snd_record *r, const snd_spec *spec, const char *label, const snd_measure_opts *o) {
+    job j;
+    SND_TRY(start(&j, r, spec, label, o, false));
+    return run_all(&j, spec);
+}
+
+sonde_status snd_lab_measure(snd_record *r, const snd_spec *spec, const char *label, const snd_measure_opts *o) {
+    job j;
+    SND_TRY(start(&j, r, spec, label, o, true));
+    return run_all(&j, spec);
+}

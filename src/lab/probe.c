@@ -1,0 +1,421 @@
+// Building and running a probe. Cells are made in running order; two names of one buffer share one statistics node;
+// the plan keeps the statistics only, so every activation lives as short as its uses allow.
+#include "lab/probe.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct maker {
+    snd_probe *p;
+    snd_graph *g;
+    snd_id *stat_of;           // by root value id: its forward statistics node, 0: none yet
+    int64_t cap_cells;
+    int forward_mask;
+} maker;
+
+// ---- cells ----------------------------------------------------------------------------------------------------------------
+
+static sonde_status add_cell(maker *k, snd_cell_spec c) {
+    snd_probe *p = k->p;
+    if (p->n_cells == k->cap_cells) {
+        snd_cell_spec *more;
+        k->cap_cells = k->cap_cells ? 2 * k->cap_cells : 256;
+        SND_NEW(p->arena, more, k->cap_cells);
+        if (p->n_cells) memcpy(more, p->cells, (size_t)p->n_cells * sizeof *more);
+        p->cells = more;
+    }
+    p->cells[p->n_cells++] = c;
+    return SONDE_OK;
+}
+
+// All metrics of one kind that the statistics node can give.
+static sonde_status add_cells(maker *k, snd_mwhere where, const char *name, int layer, int exit, snd_id stat, int64_t width) {
+    if (!stat) return SONDE_OK;
+    for (int i = 0; i < snd_metric_count(); i++) {
+        const snd_metric_row *r = snd_metric_at(i);
+        if (r->where != where || (r->costly && !k->p->o.costly)) continue;
+        const bool param = where == SND_MW_PARAM || where == SND_MW_PGRAD;
+        SND_TRY(add_cell(k, (snd_cell_spec){.name = name, .layer = layer, .metric = i, .exit = exit, .param = param, .stat = stat, .width = width}));
+    }
+    return SONDE_OK;
+}
+
+static int mask_of(const maker *k, snd_mwhere where) {
+    int mask = 0;
+    for (int i = 0; i < snd_metric_count(); i++) {
+        const snd_metric_row *r = snd_metric_at(i);
+        if (r->where == where && !(r->costly && !k->p->o.costly)) mask |= r->mask;
+    }
+    return mask;
+}
+
+// The value whose buffer this one shares through aliases: same numbers, same statistics.
+static snd_id root(const snd_graph *g, snd_id v) {
+    for (;;) {
+        const snd_value *x = snd_g_value(g, v);
+        if (x->node < 0 || snd_g_node(g, x->node)->op != SND_OP_ALIAS) return v;
+        v = snd_g_node(g, x->node)->in[0];
+    }
+}
+
+static snd_id forward_stat(maker *k, snd_id v) {
+    const snd_id r = root(k->g, v);
+    if (!k->stat_of[r]) k->stat_of[r] = snd_g_stat(k->g, r, 0, k->forward_mask);
+    return k->stat_of[r];
+}
+
+static int layer_of(const char *name) {
+    const char *p = strstr(name, "layers.");
+    int64_t l;
+    const char *end;
+    return p && snd_parse_int(p + 7, &l, &end) ? (int)l : -1;
+}
+
+static int64_t width_of(const snd_graph *g, snd_id v) {
+    const snd_shape s = snd_g_value(g, v)->shape;
+    return s.nd ? s.dim[s.nd - 1] : 1;
+}
+
+static bool same_shape(const snd_graph *g, snd_id a, snd_id b) {
+    return a && b && snd_shape_same(snd_g_value(g, a)->shape, snd_g_value(g, b)->shape);
+}
+
+// "layers.3.y" -> y: a stream at a layer's end; NULL for everything else.
+static const char *stream_name(const char *tap) {
+    const char *p = strstr(tap, "layers.");
+    if (!p) return NULL;
+    p = strchr(p + 7, '.');
+    return p && !strchr(p + 1, '.') ? p + 1 : NULL;
+}
+
+static snd_id tap_at(const snd_model *m, snd_arena *a, int layer, const char *stream) {
+    const char *name = layer < 0 ? snd_arena_printf(a, "in.%s", stream) : snd_arena_printf(a, "layers.%d.%s", layer, stream);
+    return name ? snd_model_tap(m, name) : 0;
+}
+
+// ---- forward ----------------------------------------------------------------------------------------------------------------
+
+static bool is_statistic_of(const char *name) { // running statistics are state, not signal
+    return strstr(name, ".running_") != NULL;
+}
+
+static sonde_status add_stream_cells(maker *k, const char *name, snd_id v, int exit) {
+    const snd_model *m = k->p->m;
+    const char *stream = stream_name(name);
+    if (!stream) return SONDE_OK;
+    const int layer = layer_of(name);
+    const snd_id prev = tap_at(m, k->p->arena, layer - 1, stream);
+    const int64_t w = width_of(k->g, v);
+    if (same_shape(k->g, v, prev))
+        SND_TRY(add_cells(k, SND_MW_PREV, name, layer, exit, snd_g_stat(k->g, root(k->g, v), root(k->g, prev), SND_SM_ROWCOS), w));
+    if (same_shape(k->g, v, m->in_x))
+        SND_TRY(add_cells(k, SND_MW_FIRST, name, layer, exit, snd_g_stat(k->g, root(k->g, v), root(k->g, m->in_x), SND_SM_ROWCOS), w));
+    return SONDE_OK;
+}
+
+static sonde_status add_call_cells(maker *k, const char *name, snd_id v) {
+    const snd_model *m = k->p->m;
+    for (int i = 0; i < m->n_calls; i++)
+        if (m->calls[i].out == v && same_shape(k->g, v, m->calls[i].x))
+            return add_cells(k, SND_MW_CALL, name, m->calls[i].layer, -1,
+                             snd_g_stat(k->g, root(k->g, v), root(k->g, m->calls[i].x), SND_SM_ROWCOS), width_of(k->g, v));
+    return SONDE_OK;
+}
+
+// Is this name shown? A repetition's stream that is the layer's stream too is shown once, as the layer's.
+static bool shown(const maker *k, int i) {
+    const snd_model *m = k->p->m;
+    const char *name = m->taps[i].name;
+    if (is_statistic_of(name)) return false;
+    for (int j = i + 1; j < m->n_taps && j < i + 8; j++)
+        if (m->taps[j].v == m->taps[i].v && layer_of(m->taps[j].name) == layer_of(name)) return false;
+    return snd_g_value(k->g, m->taps[i].v)->shape.nd >= 2;
+}
+
+static sonde_status add_value(maker *k, const char *name, snd_id v, int exit) {
+    SND_TRY(add_cells(k, SND_MW_VALUE, name, layer_of(name), exit, forward_stat(k, v), width_of(k->g, v)));
+    return add_stream_cells(k, name, v, exit);
+}
+
+static const char *last_stream(const maker *k, int layers) { return snd_arena_printf(k->p->arena, "layers.%d.x", layers - 1); }
+
+static sonde_status add_forward(maker *k) {
+    const snd_model *m = k->p->m;
+    for (int i = 0; i < m->n_taps; i++) {
+        const char *name = m->taps[i].name;
+        if (k->p->o.sparse ? strcmp(name, "in.x") != 0 : !shown(k, i) || !strcmp(name, "out.x")) continue;
+        SND_TRY(add_value(k, name, m->taps[i].v, -1));
+        if (!k->p->o.sparse) SND_TRY(add_call_cells(k, name, m->taps[i].v));
+    }
+    for (int e = 0; e < m->n_exits; e++) {
+        const char *last = last_stream(k, m->exits[e].layers);
+        if (!last) return SONDE_ENOMEM;
+        const snd_id v = snd_model_tap(m, last);
+        if (k->p->o.sparse && v) SND_TRY(add_value(k, last, v, e));
+        SND_TRY(add_value(k, "out.x", m->exits[e].out_x, e));
+        if (m->exits[e].logits) SND_TRY(add_value(k, "logits", m->exits[e].logits, e));
+    }
+    return SONDE_OK;
+}
+
+// ---- backward -----------------------------------------------------------------------------------------------------------------
+
+static bool is_matrix(const snd_graph *g, int param) { return snd_g_value(g, snd_g_param_at(g, param))->shape.nd >= 2; }
+
+// The first matrix in the net's order: where the lecture looks at "the first layer's gradient".
+static int first_matrix(const snd_graph *g) {
+    for (int i = 0; i < snd_g_param_count(g); i++)
+        if (is_matrix(g, i)) return i;
+    return -1;
+}
+
+typedef struct wanted { const char *name; snd_id v; int layer; bool param; } wanted;
+
+static int list_wanted(maker *k, int exit, wanted *w) {
+    const snd_probe *p = k->p;
+    const snd_model *m = p->m;
+    const char *last = last_stream(k, m->exits[exit].layers);
+    int n = 0;
+    for (int i = 0; i < m->n_taps; i++) {
+        const char *name = m->taps[i].name;
+        const bool sparse_one = !strcmp(name, "in.x") || (last && !strcmp(name, last));
+        if (!strcmp(name, "out.x") || (p->o.sparse ? !sparse_one : !shown(k, i))) continue;
+        w[n++] = (wanted){name, m->taps[i].v, layer_of(name), false};
+    }
+    w[n++] = (wanted){"out.x", m->exits[exit].out_x, -1, false};
+    if (!p->o.params) return n;
+    const int only = p->o.sparse ? first_matrix(k->g) : -1;
+    for (int i = 0; i < snd_g_param_count(k->g); i++) {
+        if (snd_g_param_is_state(k->g, i) || (p->o.sparse && i != only)) continue;
+        const snd_id v = snd_g_param_at(k->g, i);
+        w[n++] = (wanted){snd_g_value(k->g, v)->name, v, layer_of(snd_g_value(k->g, v)->name), true};
+    }
+    return n;
+}
+
+static sonde_status add_exit_gradients(maker *k, int exit, wanted *w, snd_id *wrt, snd_id *grad) {
+    snd_probe *p = k->p;
+    const snd_exit *e = &p->m->exits[exit];
+    const int n = list_wanted(k, exit, w);
+    for (int i = 0; i < n; i++) wrt[i] = w[i].v;
+    const snd_id y = p->o.loss ? e->loss : e->out_x;
+    const snd_id dy = p->o.loss ? snd_g_const(k->g, snd_g_value(k->g, e->loss)->shape, 1) : p->dy;
+    snd_g_grad(k->g, &y, &dy, 1, wrt, n, grad);
+    const int ex = p->o.sparse || p->m->n_exits > 1 ? exit : -1;
+    for (int i = 0; i < n; i++) {
+        // a value that the output does not depend on has the gradient 0, and that is worth knowing
+        const snd_id gr = grad[i] ? grad[i] : snd_g_const(k->g, snd_g_value(k->g, wrt[i])->shape, 0);
+        const snd_id stat = snd_g_stat(k->g, gr, 0, 0);
+        SND_TRY(add_cells(k, w[i].param ? SND_MW_PGRAD : SND_MW_GRAD, w[i].name, w[i].layer, ex, stat, width_of(k->g, wrt[i])));
+    }
+    return SONDE_OK;
+}
+
+static sonde_status add_backward(maker *k) {
+    snd_probe *p = k->p;
+    const int most = p->m->n_taps + snd_g_param_count(k->g) + 4;
+    wanted *w;
+    snd_id *wrt, *grad;
+    SND_NEW(p->arena, w, most);
+    SND_NEW(p->arena, wrt, most);
+    SND_NEW(p->arena, grad, most);
+    if (!p->o.loss) p->dy = snd_g_input(k->g, "dy", snd_g_value(k->g, p->m->exits[0].out_x)->shape, SND_DT_NONE);
+    for (int e = 0; e < p->m->n_exits; e++) SND_TRY(add_exit_gradients(k, e, w, wrt, grad));
+    return SONDE_OK;
+}
+
+static sonde_status add_params(maker *k) {
+    for (int i = 0; k->p->o.params && !k->p->o.sparse && i < snd_g_param_count(k->g); i++) {
+        const snd_id v = snd_g_param_at(k->g, i);
+        if (snd_g_param_is_state(k->g, i)) continue;
+        const char *name = snd_g_value(k->g, v)->name;
+        SND_TRY(add_cells(k, SND_MW_PARAM, name, layer_of(name), -1, snd_g_stat(k->g, v, 0, 0), width_of(k->g, v)));
+    }
+    return SONDE_OK;
+}
+
+// ---- admin's profiling ----------------------------------------------------------------------------------------------------------
+
+static bool has_profile(const snd_init_rule *r) {
+    for (; r; r = r->next)
+        if (r->kind && !strcmp(r->kind, "profile")) return true;
+    return false;
+}
+
+// Vectors of a repetition ("layers.3.F.v1") start at sqrt(1 + sum of the branch variances before it).
+static sonde_status find_profiled(maker *k) {
+    snd_probe *p = k->p;
+    if (!has_profile(p->spec->init) && !has_profile(p->spec->formula->init)) return SONDE_OK;
+    SND_NEW(p->arena, p->profile_param, snd_g_param_count(k->g) + 1);
+    SND_NEW(p->arena, p->profile_call, snd_g_param_count(k->g) + 1);
+    SND_NEW(p->arena, p->profile_stat, p->m->n_calls + 1);
+    for (int c = 0; c < p->m->n_calls; c++) p->profile_stat[c] = forward_stat(k, p->m->calls[c].out);
+    for (int i = 0; i < snd_g_param_count(k->g); i++) {
+        const char *name = snd_g_value(k->g, snd_g_param_at(k->g, i))->name;
+        for (int c = 0; c < p->m->n_calls; c++) {
+            const size_t n = strlen(p->m->calls[c].name);
+            if (strncmp(name, p->m->calls[c].name, n) || strncmp(name + n, ".v", 2)) continue;
+            p->profile_param[p->n_profile] = i;
+            p->profile_call[p->n_profile++] = c;
+        }
+    }
+    return SONDE_OK;
+}
+
+// ---- making -------------------------------------------------------------------------------------------------------------------
+
+static sonde_status make_plan(maker *k) {
+    snd_probe *p = k->p;
+    snd_id *keep;
+    int n = 0;
+    SND_NEW(p->arena, keep, p->n_cells + p->m->n_calls + 1);
+    for (int i = 0; i < p->n_cells; i++)
+        if (i == 0 || p->cells[i].stat != p->cells[i - 1].stat) keep[n++] = p->cells[i].stat;
+    for (int c = 0; p->n_profile && c < p->m->n_calls; c++) keep[n++] = p->profile_stat[c];
+    SND_TRY(snd_graph_status(k->g));
+    (void)snd_g_fuse(k->g, keep, n);
+    return snd_plan_make(p->arena, k->g, keep, n, &p->plan);
+}
+
+sonde_status snd_probe_make(snd_arena *a, const snd_spec *spec, const snd_probe_opts *o, snd_probe **out) {
+    snd_probe *p;
+    SND_NEW(a, p, 1);
+    *p = (snd_probe){.arena = a, .o = *o, .spec = spec};
+    const snd_build b = {.dtype = o->dtype, .rows = o->rows, .integrate = o->integrate, .with_targets = o->loss,
+                         .exits = o->exits, .n_exits = o->n_exits};
+    SND_TRY(snd_model_build(a, spec, &b, &p->m));
+    maker k = {.p = p, .g = p->m->g};
+    k.forward_mask = mask_of(&k, SND_MW_VALUE);
+    SND_NEW(a, k.stat_of, snd_g_value_count(k.g) + 1); // roots are the model's own values
+    SND_TRY(add_forward(&k));
+    SND_TRY(add_params(&k));
+    SND_TRY(find_profiled(&k));
+    if (o->backward) SND_TRY(add_backward(&k));
+    SND_TRY(make_plan(&k));
+    *out = p;
+    return SONDE_OK;
+}
+
+size_t snd_probe_bytes(const snd_probe *p) { return snd_plan_bytes(p->plan) + snd_plan_param_bytes(p->plan); }
+
+// ---- running --------------------------------------------------------------------------------------------------------------------
+
+static sonde_status set_normal(const snd_probe *p, snd_exec *x, snd_id v, const char *name, uint64_t seed, double *buf) {
+    const snd_shape s = snd_g_value(p->m->g, v)->shape;
+    snd_k_fill_normal(1, SND_F64, snd_key_make(seed, name), 0, snd_shape_size(s), 1, buf);
+    return snd_exec_set(x, v, buf, SND_F64);
+}
+
+static int64_t largest_input(const snd_probe *p) {
+    const snd_id in[] = {p->m->input, p->m->cond, p->dy};
+    int64_t most = p->m->rows;
+    for (int i = 0; i < 3; i++) {
+        const int64_t n = in[i] ? snd_shape_size(snd_g_value(p->m->g, in[i])->shape) : 0;
+        if (n > most) most = n;
+    }
+    return most;
+}
+
+static sonde_status set_inputs(const snd_probe *p, snd_exec *x, uint64_t seed, double *buf, int64_t *labels) {
+    const snd_model *m = p->m;
+    const int64_t n = snd_shape_size(snd_g_value(m->g, m->input)->shape);
+    if (m->targets) snd_data_targets(seed, "targets", m->rows, p->spec->outputs, labels);
+    SND_TRY(snd_data_inputs(p->o.data, seed, m->rows, n / m->rows, p->o.cos, buf, m->targets ? labels : NULL));
+    for (int64_t i = 0; p->o.scale != 1 && i < n; i++) buf[i] *= p->o.scale;
+    SND_TRY(snd_exec_set(x, m->input, buf, SND_F64));
+    if (m->targets) SND_TRY(snd_exec_set(x, m->targets, labels, SND_I64));
+    if (m->cond) SND_TRY(set_normal(p, x, m->cond, "cond", seed, buf));
+    if (p->dy) SND_TRY(set_normal(p, x, p->dy, "dy", seed, buf));
+    return SONDE_OK;
+}
+
+// First run with the vectors at their start, then omega_s^2 = 1 + sum of Var[F_j], j < s (Liu et al. 2020).
+static sonde_status profile(const snd_probe *p, snd_exec *x, snd_source *src) {
+    if (!p->n_profile) return SONDE_OK;
+    SND_TRY(snd_exec_run(x));
+    double sum = 1;
+    int done = 0;
+    for (int c = 0; c < p->m->n_calls; c++) {
+        for (; done < p->n_profile && p->profile_call[done] == c; done++) {
+            void *data;
+            const int i = p->profile_param[done];
+            const snd_value *v = snd_g_value(p->m->g, snd_g_param_at(p->m->g, i));
+            SND_TRY(snd_source_data(src, p->m->g, i, &data));
+            snd_k_fill_const(1, v->dtype, snd_shape_size(v->shape), sqrt(sum), data);
+        }
+        const double *s = snd_exec_raw(x, p->profile_stat[c], NULL);
+        sum += ldexp(s[SND_ST_VAR], 2 * (int)s[SND_ST_EXP]);
+    }
+    return SONDE_OK;
+}
+
+static double read_cell(const snd_exec *x, const snd_cell_spec *c) {
+    const double *s = snd_exec_raw(x, c->stat, NULL);
+    const snd_metric_row *r = snd_metric_at(c->metric);
+    const double v = r->get(s);
+    if (!strcmp(r->name, "absmax_row")) return floor(v / (double)c->width);
+    if (!strcmp(r->name, "absmax_feature")) return v - (double)c->width * floor(v / (double)c->width);
+    return v;
+}
+
+typedef struct batch {
+    const snd_probe *p;
+    uint64_t first;
+    int n, threads;            // threads inside one run
+    double *values;
+    sonde_status *status;
+    void (*done)(void *);
+    void *ctx;
+} batch;
+
+static sonde_status run_seed(const batch *b, int i, double *buf, int64_t *labels, snd_source *src, snd_exec **x) {
+    const snd_probe *p = b->p;
+    const uint64_t seed = b->first + (uint64_t)i;
+    SND_TRY(p->n_profile ? snd_source_resident(p->m->g, seed, b->threads, src) : snd_source_drawn(p->m->g, seed, b->threads, src));
+    const snd_exec_opts eo = {.threads = b->threads, .seed = seed, .stop = p->o.stop};
+    SND_TRY(snd_exec_create(p->m->g, p->plan, src, &eo, x));
+    SND_TRY(set_inputs(p, *x, seed, buf, labels));
+    SND_TRY(profile(p, *x, src));
+    SND_TRY(snd_exec_run(*x));
+    for (int c = 0; c < p->n_cells; c++) b->values[(int64_t)c * b->n + i] = read_cell(*x, &p->cells[c]);
+    return SONDE_OK;
+}
+
+static void seed_task(void *ctx, int64_t i) {
+    const batch *b = ctx;
+    const int64_t n = largest_input(b->p);
+    double *buf = snd_malloc((size_t)n * sizeof *buf);
+    int64_t *labels = snd_malloc((size_t)b->p->m->rows * sizeof *labels);
+    snd_source src = {0};
+    snd_exec *x = NULL;
+    sonde_status s = buf && labels ? SONDE_OK : SONDE_ENOMEM;
+    if (s == SONDE_OK && b->p->o.stop && b->p->o.stop->flag) s = SONDE_EINTERRUPTED;
+    if (s == SONDE_OK) s = run_seed(b, (int)i, buf, labels, &src, &x);
+    b->status[i] = s;
+    snd_exec_destroy(x);
+    snd_source_close(&src);
+    snd_free(labels);
+    snd_free(buf);
+    if (b->done) b->done(b->ctx);
+}
+
+// Seeds side by side need no synchronisation at all; one after the other they need less memory.
+static bool side_by_side(const snd_probe *p, int n, int threads) {
+    const size_t limit = p->o.max_memory ? p->o.max_memory : (size_t)1 << 29;
+    return n >= threads && threads > 1 && snd_probe_bytes(p) * (size_t)threads <= limit;
+}
+
+sonde_status snd_probe_run(const snd_probe *p, uint64_t first, int n, double *values, void (*done)(void *), void *ctx) {
+    const int threads = p->o.threads > 0 ? p->o.threads : snd_cpu_count();
+    sonde_status *status = snd_calloc((size_t)n + 1, sizeof *status);
+    if (!status) return SONDE_ENOMEM;
+    const bool wide = side_by_side(p, n, threads);
+    batch b = {.p = p, .first = first, .n = n, .threads = wide ? 1 : threads, .values = values, .status = status, .done = done, .ctx = ctx};
+    snd_parallel(wide ? threads : 1, n, seed_task, &b);
+    sonde_status s = SONDE_OK;
+    for (int i = 0; i < n && s == SONDE_OK; i++) s = status[i];
+    snd_free(status);
+    if (s == SONDE_ENOMEM) SND_FAIL(s, "no memory for a run of %zu MiB", snd_probe_bytes(p) >> 20); // said on another thread
+    if (s == SONDE_EINTERRUPTED) SND_FAIL(s, "interrupted");
+    return s;
+}

@@ -1,0 +1,301 @@
+// run: a spec, weights and inputs from safetensors files; values and gradients into another. The contract is
+// docs/formulas.md section 8. Weights must match the spec's parameters exactly, by name and shape.
+#include "lab/lab.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct job {
+    snd_arena *arena;
+    const snd_spec *spec;
+    const snd_run_opts *o;
+    snd_stfile *weights, *input;
+    snd_model *m;
+    snd_id dy;                      // graph input: gradient of out.x or logits; 0: none
+    snd_tap *outs; int n_outs;      // what is written
+    int64_t cap_outs;
+    snd_source source;
+    snd_exec *exec;
+} job;
+
+static sonde_status add_out(job *j, const char *name, snd_id v) {
+    for (int i = 0; i < j->n_outs; i++)
+        if (!strcmp(j->outs[i].name, name)) return SONDE_OK;
+    if (j->n_outs == j->cap_outs) {
+        snd_tap *more;
+        j->cap_outs = j->cap_outs ? 2 * j->cap_outs : 64;
+        SND_NEW(j->arena, more, j->cap_outs);
+        if (j->n_outs) memcpy(more, j->outs, (size_t)j->n_outs * sizeof *more);
+        j->outs = more;
+    }
+    j->outs[j->n_outs++] = (snd_tap){name, v};
+    return SONDE_OK;
+}
+
+// ---- inputs ---------------------------------------------------------------------------------------------------------------
+
+static const snd_tensor *given(const job *j, const char *name) { return j->input ? snd_st_find(j->input, name) : NULL; }
+
+static bool is_integer(snd_dtype t) { return t == SND_I64 || t == SND_I32; }
+
+static sonde_status input_rows(const job *j, int64_t *rows) {
+    const snd_tensor *t = given(j, "input");
+    SND_FAIL_IF(!t, SONDE_EINPUT, "%s: found no tensor 'input'; the mlp family needs input [examples, %lld]", j->o->input,
+                (long long)(j->spec->inputs > 0 ? j->spec->inputs : j->spec->width));
+    const int64_t features = j->spec->inputs > 0 ? j->spec->inputs : j->spec->width;
+    char s[160];
+    SND_FAIL_IF(t->shape.nd != 2 || t->shape.dim[1] != features || t->shape.dim[0] < 1, SONDE_ESHAPE,
+                "%s: input has shape %s; the model needs [examples, %lld]", j->o->input, snd_shape_text(t->shape, s), (long long)features);
+    SND_FAIL_IF(is_integer(t->dtype), SONDE_ETYPE, "%s: input is %s; floating point is needed", j->o->input, snd_dtype_name(t->dtype));
+    *rows = t->shape.dim[0];
+    return SONDE_OK;
+}
+
+static sonde_status refuse_unknown_inputs(const job *j) {
+    static const char *const known[] = {"input", "cond", "dy", "targets"};
+    for (int64_t i = 0; i < snd_st_count(j->input); i++) {
+        const char *name = snd_st_at(j->input, i)->name;
+        bool ok = false;
+        for (int k = 0; k < 4; k++) ok = ok || !strcmp(name, known[k]);
+        const char *near = ok ? NULL : snd_nearest(name, known, 4);
+        SND_FAIL_IF(!ok, SONDE_ENAME, "%s: unknown input '%s'%s%s%s; the mlp family reads input, cond, dy, targets", j->o->input, name,
+                    near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    }
+    return SONDE_OK;
+}
+
+static sonde_status check_targets(const job *j, const snd_tensor *t, int64_t rows) {
+    char s[160];
+    SND_FAIL_IF(!is_integer(t->dtype), SONDE_ETYPE, "%s: targets is %s; I64 or I32 is needed", j->o->input, snd_dtype_name(t->dtype));
+    SND_FAIL_IF(snd_shape_size(t->shape) != rows || t->shape.nd != 1, SONDE_ESHAPE, "%s: targets has shape %s; [%lld] is needed", j->o->input,
+                snd_shape_text(t->shape, s), (long long)rows);
+    for (int64_t i = 0; i < rows; i++) {
+        const int64_t v = t->dtype == SND_I64 ? ((const int64_t *)t->data)[i] : ((const int32_t *)t->data)[i];
+        SND_FAIL_IF(v != -100 && (v < 0 || v >= j->spec->outputs), SONDE_ERANGE,
+                    "%s: targets[%lld] is %lld; classes go from 0 to %lld (or -100: ignored)", j->o->input, (long long)i, (long long)v,
+                    (long long)j->spec->outputs - 1);
+    }
+    return SONDE_OK;
+}
+
+// dy belongs to out.x, or to the logits when it has their shape and not out.x's.
+static sonde_status find_dy(job *j, snd_id *of) {
+    const snd_tensor *t = given(j, "dy");
+    *of = 0;
+    if (!t) return SONDE_OK;
+    const snd_shape x = snd_g_value(j->m->g, j->m->out_x)->shape;
+    char s[160], sx[160], sl[160] = "";
+    if (snd_shape_same(t->shape, x)) *of = j->m->out_x;
+    else if (j->m->logits && snd_shape_same(t->shape, snd_g_value(j->m->g, j->m->logits)->shape)) *of = j->m->logits;
+    if (j->m->logits) snd_shape_text(snd_g_value(j->m->g, j->m->logits)->shape, sl);
+    SND_FAIL_IF(!*of, SONDE_ESHAPE, "%s: dy has shape %s; out.x has %s%s%s", j->o->input, snd_shape_text(t->shape, s), snd_shape_text(x, sx),
+                *sl ? ", logits " : "", sl);
+    SND_FAIL_IF(is_integer(t->dtype), SONDE_ETYPE, "%s: dy is %s; floating point is needed", j->o->input, snd_dtype_name(t->dtype));
+    j->dy = snd_g_input(j->m->g, "dy", t->shape, SND_DT_NONE);
+    return SONDE_OK;
+}
+
+static sonde_status check_cond(const job *j) {
+    const snd_tensor *c = given(j, "cond");
+    if (!j->m->cond) return SONDE_OK;
+    SND_FAIL_IF(!c, SONDE_EINPUT, "%s: found no tensor 'cond'; this wiring reads c", j->o->input);
+    const snd_shape want = snd_g_value(j->m->g, j->m->cond)->shape;
+    char s[160], sw[160];
+    SND_FAIL_IF(!snd_shape_same(c->shape, want), SONDE_ESHAPE, "%s: cond has shape %s; %s is needed", j->o->input,
+                snd_shape_text(c->shape, s), snd_shape_text(want, sw));
+    return SONDE_OK;
+}
+
+// ---- weights ----------------------------------------------------------------------------------------------------------------
+
+static sonde_status check_weights(const job *j) {
+    const snd_graph *g = j->m->g;
+    char s[160], sw[160];
+    for (int i = 0; i < snd_g_param_count(g); i++) {
+        const snd_value *v = snd_g_value(g, snd_g_param_at(g, i));
+        const snd_tensor *t = snd_st_find(j->weights, v->name);
+        SND_FAIL_IF(!t, SONDE_EINPUT, "%s: tensor %s %s is missing", j->o->weights, v->name, snd_shape_text(v->shape, sw));
+        SND_FAIL_IF(!snd_shape_same(t->shape, v->shape), SONDE_ESHAPE, "%s: tensor %s has shape %s; the model needs %s", j->o->weights,
+                    v->name, snd_shape_text(t->shape, s), snd_shape_text(v->shape, sw));
+        SND_FAIL_IF(t->dtype > SND_F16, SONDE_ETYPE, "%s: tensor %s is %s; floating point is needed", j->o->weights, v->name,
+                    snd_dtype_name(t->dtype));
+    }
+    for (int64_t i = 0; i < snd_st_count(j->weights); i++) {
+        const char *name = snd_st_at(j->weights, i)->name;
+        const snd_id v = snd_g_find(g, name);
+        SND_FAIL_IF(!v || snd_g_value(g, v)->role != SND_R_PARAM, SONDE_EINPUT, "%s: tensor %s is no parameter of this model", j->o->weights, name);
+    }
+    return SONDE_OK;
+}
+
+static sonde_status load_weights(job *j) {
+    const snd_graph *g = j->m->g;
+    for (int i = 0; j->weights && i < snd_g_param_count(g); i++) {
+        const snd_value *v = snd_g_value(g, snd_g_param_at(g, i));
+        const snd_tensor *t = snd_st_find(j->weights, v->name);
+        void *data;
+        SND_TRY(snd_source_data(&j->source, g, i, &data));
+        snd_convert(t->data, t->dtype, data, v->dtype, snd_shape_size(v->shape));
+    }
+    return SONDE_OK;
+}
+
+// ---- what is asked for --------------------------------------------------------------------------------------------------------
+
+static bool wanted(const job *j, const char *name, bool *hit) {
+    bool any = false;
+    for (int i = 0; i < j->o->n_taps; i++)
+        if (snd_match(j->o->taps[i], name)) any = hit[i] = true;
+    return any;
+}
+
+static sonde_status ask_forward(job *j, bool *hit) {
+    const snd_model *m = j->m;
+    SND_TRY(add_out(j, "out.x", m->out_x));
+    if (m->logits) SND_TRY(add_out(j, "logits", m->logits));
+    if (m->loss) SND_TRY(add_out(j, "loss", m->loss));
+    for (int i = 0; i < m->n_taps; i++)
+        if (wanted(j, m->taps[i].name, hit)) SND_TRY(add_out(j, m->taps[i].name, m->taps[i].v));
+    (void)wanted(j, "out.x", hit);
+    (void)wanted(j, "logits", hit);
+    (void)wanted(j, "loss", hit);
+    return SONDE_OK;
+}
+
+// Parameters and inputs, then every tap whose gradient is asked for; one reverse pass serves all.
+static sonde_status ask_backward(job *j, snd_id of, bool *hit) {
+    const snd_model *m = j->m;
+    snd_graph *g = m->g;
+    const int most = snd_g_param_count(g) + m->n_taps + 4;
+    snd_tap *want;
+    snd_id *wrt, *grad;
+    int n = 0;
+    SND_NEW(j->arena, want, most);
+    SND_NEW(j->arena, wrt, most);
+    SND_NEW(j->arena, grad, most);
+    for (int i = 0; i < snd_g_param_count(g); i++)
+        if (!snd_g_param_is_state(g, i)) want[n++] = (snd_tap){snd_g_value(g, snd_g_param_at(g, i))->name, snd_g_param_at(g, i)};
+    want[n++] = (snd_tap){"input", m->input};
+    if (m->cond) want[n++] = (snd_tap){"cond", m->cond};
+    for (int i = 0; i < m->n_taps; i++) {
+        const char *name = snd_arena_printf(j->arena, "grad.%s", m->taps[i].name);
+        if (!name) return SONDE_ENOMEM;
+        if (wanted(j, name, hit)) want[n++] = m->taps[i];
+    }
+    for (int i = 0; i < n; i++) wrt[i] = want[i].v;
+    // dy and targets may come together: their gradients add
+    snd_id y[2], dy[2];
+    int k = 0;
+    if (j->dy) y[k] = of, dy[k++] = j->dy;
+    if (m->loss) y[k] = m->loss, dy[k++] = snd_g_const(g, snd_g_value(g, m->loss)->shape, 1);
+    snd_g_grad(g, y, dy, k, wrt, n, grad);
+    for (int i = 0; i < n; i++) {
+        const char *name = snd_arena_printf(j->arena, "grad.%s", want[i].name);
+        if (!name) return SONDE_ENOMEM;
+        if (!grad[i]) grad[i] = snd_g_const(g, snd_g_value(g, wrt[i])->shape, 0);
+        SND_TRY(add_out(j, name, grad[i]));
+    }
+    return snd_graph_status(g);
+}
+
+static sonde_status ask(job *j, snd_id of) {
+    bool *hit;
+    SND_NEW(j->arena, hit, j->o->n_taps + 1);
+    SND_TRY(ask_forward(j, hit));
+    SND_FAIL_IF(j->o->backward && !j->dy && !j->m->loss, SONDE_EINPUT, "%s: --backward needs dy or targets among the inputs", j->o->input);
+    if (j->o->backward) SND_TRY(ask_backward(j, of, hit));
+    for (int i = 0; i < j->o->n_taps; i++)
+        SND_FAIL_IF(!hit[i] && !strpbrk(j->o->taps[i], "*?"), SONDE_ENAME, "--taps: the model has no value '%s'%s", j->o->taps[i],
+                    !strncmp(j->o->taps[i], "grad.", 5) && !j->o->backward ? " (gradients need --backward)" : "");
+    return SONDE_OK;
+}
+
+// ---- computing and writing ------------------------------------------------------------------------------------------------------
+
+static sonde_status set_inputs(job *j) {
+    const struct { const char *name; snd_id v; } in[] = {{"input", j->m->input}, {"cond", j->m->cond}, {"dy", j->dy}, {"targets", j->m->targets}};
+    for (size_t i = 0; i < sizeof in / sizeof *in; i++) {
+        const snd_tensor *t = given(j, in[i].name);
+        if (in[i].v && t) SND_TRY(snd_exec_set(j->exec, in[i].v, t->data, t->dtype));
+    }
+    return SONDE_OK;
+}
+
+static sonde_status compute(job *j) {
+    const snd_graph *g = j->m->g;
+    snd_id *keep;
+    snd_plan *plan;
+    SND_NEW(j->arena, keep, j->n_outs);
+    for (int i = 0; i < j->n_outs; i++) keep[i] = j->outs[i].v;
+    (void)snd_g_fuse(j->m->g, keep, j->n_outs);
+    SND_TRY(snd_plan_make(j->arena, g, keep, j->n_outs, &plan));
+    const size_t need = snd_plan_bytes(plan) + snd_plan_param_bytes(plan);
+    SND_FAIL_IF(j->o->max_memory && need > j->o->max_memory, SONDE_ERANGE, "--max-memory is %zu MiB; this run needs %zu MiB",
+                j->o->max_memory >> 20, need >> 20);
+    SND_TRY(snd_source_resident(g, j->o->seed, j->o->threads, &j->source));
+    SND_TRY(load_weights(j));
+    const snd_exec_opts eo = {.threads = j->o->threads, .seed = j->o->seed, .stop = j->o->stop};
+    SND_TRY(snd_exec_create(g, plan, &j->source, &eo, &j->exec));
+    SND_TRY(set_inputs(j));
+    return snd_exec_run(j->exec);
+}
+
+static sonde_status collect(job *j, snd_tensor *t, snd_run_result *r) {
+    for (int i = 0; i < j->n_outs; i++) {
+        const snd_value *v = snd_g_value(j->m->g, j->outs[i].v);
+        const int64_t n = snd_shape_size(v->shape);
+        double *d;
+        SND_NEW(j->arena, d, n > 0 ? n : 1);
+        SND_TRY(snd_exec_get(j->exec, j->outs[i].v, d));
+        int64_t bad = 0;
+        for (int64_t k = 0; k < n; k++) bad += !isfinite(d[k]);
+        if (bad && !r->first_nonfinite) r->first_nonfinite = j->outs[i].name;
+        r->n_nonfinite += bad;
+        t[i] = (snd_tensor){.name = j->outs[i].name, .dtype = SND_F64, .shape = v->shape, .data = d};
+        if (j->o->dtype == SND_F64) continue;
+        float *f;
+        SND_NEW(j->arena, f, n > 0 ? n : 1);
+        snd_convert(d, SND_F64, f, SND_F32, n);
+        t[i].dtype = SND_F32;
+        t[i].data = f;
+    }
+    r->n_written = j->n_outs;
+    return SONDE_OK;
+}
+
+static sonde_status run(job *j, snd_run_result *r) {
+    int64_t rows = 0;
+    SND_FAIL_IF(!j->o->input, SONDE_EUSAGE, "run needs --input FILE with the tensor 'input'");
+    SND_FAIL_IF(!j->o->output, SONDE_EUSAGE, "run needs --output FILE");
+    SND_TRY(snd_st_open(j->o->input, &j->input));
+    if (j->o->weights) SND_TRY(snd_st_open(j->o->weights, &j->weights));
+    const snd_build spec_only = {.dtype = j->o->dtype, .rows = 1};
+    SND_TRY(snd_model_build(j->arena, j->spec, &spec_only, &j->m)); // the wiring's own errors come before the inputs'
+    SND_TRY(input_rows(j, &rows));
+    SND_TRY(refuse_unknown_inputs(j));
+    const snd_tensor *targets = given(j, "targets");
+    const snd_build b = {.dtype = j->o->dtype, .rows = rows, .eval = j->o->eval, .with_targets = targets != NULL};
+    SND_TRY(snd_model_build(j->arena, j->spec, &b, &j->m));
+    if (targets) SND_TRY(check_targets(j, targets, rows));
+    SND_TRY(check_cond(j));
+    if (j->weights) SND_TRY(check_weights(j));
+    snd_id of;
+    SND_TRY(find_dy(j, &of));
+    SND_TRY(ask(j, of));
+    SND_TRY(compute(j));
+    snd_tensor *t;
+    SND_NEW(j->arena, t, j->n_outs);
+    SND_TRY(collect(j, t, r));
+    return snd_st_write(j->o->output, t, j->n_outs, NULL, 0);
+}
+
+sonde_status snd_lab_run(snd_arena *a, const snd_spec *spec, const snd_run_opts *o, snd_run_result *out) {
+    job j = {.arena = a, .spec = spec, .o = o};
+    *out = (snd_run_result){0};
+    const sonde_status s = run(&j, out);
+    snd_exec_destroy(j.exec);
+    snd_source_close(&j.source);
+    snd_st_close(j.weights);
+    snd_st_close(j.input);
+    return s;
+}
