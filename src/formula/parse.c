@@ -3,6 +3,7 @@
 // It knows the grammar of formulas.md section 2 and nothing about the meaning of names.
 #include "formula/inner.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { MAX_DEPTH = 200, MAX_ARGS = 32, MAX_ROLES = 24 };
@@ -81,6 +82,10 @@ static void lex_number(parser *q) {
     const char *end = NULL;
     if (!snd_parse_num(q->p, &q->t.num, &end) || end == q->p) {
         fail_at(q, q->line, q->col, "'%c' does not begin a number", *q->p);
+        return;
+    }
+    if (!isfinite(q->t.num)) {
+        fail_at(q, q->line, q->col, "the number is beyond 1.8e308");
         return;
     }
     q->t.kind = T_NUM;
