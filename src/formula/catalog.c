@@ -52,7 +52,7 @@ static void read_entry(char *entry) {
 
 static void read_catalogue(void) {
     size_t n = 0;
-    const char *src = snd_embedded("wirings.txt", &n);
+    const char *src = snd_embedded("catalog/wirings.txt", &n);
     if (!src || n >= MAX_TEXT) return;
     memcpy(text, src, n);
     text[n] = '\0';

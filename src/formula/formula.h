@@ -104,6 +104,7 @@ typedef enum snd_fn {   // elementwise functions of one argument
 } snd_fn;
 const char *snd_fn_name(snd_fn f);
 snd_fn snd_fn_find(const char *name, size_t n);
+double snd_fn_apply(snd_fn f, double x);                         // of one number
 
 typedef enum snd_bin { SND_BIN_NONE, SND_BIN_ADD, SND_BIN_SUB, SND_BIN_MUL, SND_BIN_DIV, SND_BIN_MIN, SND_BIN_MAX } snd_bin;
 

@@ -9,6 +9,5 @@ bool snd_expr_calls(const snd_expr *x, const char *fn);
 double snd_const_binary(char op, double a, double b);
 /// A pure function of constants (elementwise functions, floor, min, max); false when the name is none.
 bool snd_const_call(const char *name, const double *args, int n, double *out);
-double snd_fn_apply(snd_fn f, double x);
 
 #endif

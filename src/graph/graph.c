@@ -15,7 +15,7 @@ static bool grow(snd_graph *g, void **p, int n, int *cap, size_t size) {
     const int want = *cap ? 2 * *cap : 64;
     void *q = snd_arena_array(g->arena, (size_t)want, size);
     if (!q) return false;
-    if (n) memcpy(q, *p, (size_t)n * size);
+    if (*p) memcpy(q, *p, (size_t)n * size);
     *p = q;
     *cap = want;
     return true;

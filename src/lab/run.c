@@ -269,7 +269,7 @@ static sonde_status run(job *j, snd_run_result *r) {
     SND_FAIL_IF(!j->o->output, SONDE_EUSAGE, "run needs --output FILE");
     SND_TRY(snd_st_open(j->o->input, &j->input));
     if (j->o->weights) SND_TRY(snd_st_open(j->o->weights, &j->weights));
-    const snd_build spec_only = {.dtype = j->o->dtype, .rows = 1};
+    const snd_build spec_only = {.dtype = j->o->dtype, .rows = 2};
     SND_TRY(snd_model_build(j->arena, j->spec, &spec_only, &j->m)); // the wiring's own errors come before the inputs'
     SND_TRY(input_rows(j, &rows));
     SND_TRY(refuse_unknown_inputs(j));

@@ -17,6 +17,5 @@ sonde_status snd_mlp_head(const snd_nn *m, snd_id out_x, snd_id *logits) {
     snd_nn head = *m;
     head.integrate = false;
     SND_TRY(snd_nn_linear(&head, "head", "head", NULL, out_x, s->width, s->outputs, -1, false, false, logits));
-    if (s->logit_scale != 1) *logits = snd_g_scale(m->g, s->logit_scale, *logits);
     return SONDE_OK;
 }

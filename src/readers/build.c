@@ -278,6 +278,8 @@ static sonde_status finish(builder *b, int layers, snd_id out_x) {
     m->out_x = e.out_x;
     m->logits = e.logits;
     m->loss = e.loss;
+    if (e.logits && layers == b->stack.L) SND_TRY(add_tap(b, "logits", e.logits));
+    if (e.loss && layers == b->stack.L) SND_TRY(add_tap(b, "loss", e.loss));
     return check(b, "head");
 }
 
