@@ -34,9 +34,6 @@ void snd_help_verb(snd_cli *c, const snd_verb *v);
 void snd_help_keys(snd_cli *c);
 void snd_help_options(snd_cli *c);
 
-/// A number for people: `digits` significant ones, zeros kept (2.000), no exponent between 1e-4 and 1e6.
-char *snd_pretty(char out[40], double v, int digits);
-char *snd_pretty_log10(char out[40], double log10_abs, int digits);
 /// Characters (code points) of a text; combining marks are not looked at.
 int snd_text_width(const char *s);
 

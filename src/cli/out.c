@@ -92,27 +92,6 @@ void snd_wrap(snd_buf *b, const char *text, int indent, int columns) {
     if (used) snd_buf_put(b, "\n");
 }
 
-// ---- numbers ----------------------------------------------------------------------------------------------------------
-
-char *snd_pretty(char out[40], double v, int digits) {
-    snd_format_num(out, v, digits);
-    if (!isfinite(v) || v == 0 || strchr(out, 'e')) return out;
-    const int whole = (int)floor(log10(fabs(v)));
-    const char *point = strchr(out, '.');
-    const size_t have = point ? strlen(point + 1) : 0;
-    int missing = digits - 1 - whole - (int)have;
-    if (missing > 0 && strlen(out) + (size_t)missing + 2 < 40) {
-        if (!point) strcat(out, ".");
-        for (; missing > 0; missing--) strcat(out, "0");
-    }
-    return out;
-}
-
-char *snd_pretty_log10(char out[40], double log10_abs, int digits) {
-    if (fabs(log10_abs) < 4) return snd_pretty(out, pow(10, log10_abs), digits);
-    return snd_format_log10(out, log10_abs, digits > 3 ? 3 : digits);
-}
-
 // ---- sparklines -------------------------------------------------------------------------------------------------------
 
 static const char *const blocks[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};

@@ -113,7 +113,7 @@ void snd_json_str(snd_json *j, const char *key, const char *s) {
 
 static void number(snd_json *j, double v) {
     if (isfinite(v))
-        snd_buf_num(j->b, v, 17);
+        snd_buf_num(j->b, v, j->digits ? j->digits : 17);
     else
         snd_buf_put(j->b, "null");
 }

@@ -155,6 +155,10 @@ bool snd_metric_outside(const snd_metric *m);                                // 
 snd_level snd_record_worst(const snd_record *r);                             // highest verdict level; OK when there are none
 int64_t snd_record_nonfinite(const snd_record *r);
 
+/// A number for people: `digits` significant ones, zeros kept (2.000), no exponent where %g has none.
+char *snd_pretty(char out[40], double v, int digits);
+char *snd_pretty_log10(char out[40], double log10_abs, int digits);          // 116.2 -> "1.58e+116"
+
 // ---- on disk ------------------------------------------------------------------------------------------------------------
 
 /// docs/formulas.md section 9. One run: its keys stand at the top level; several: in "runs", each of the same form.
@@ -178,6 +182,7 @@ sonde_status snd_record_read(snd_arena *a, const char *path, snd_record **out) S
 typedef struct snd_json {
     snd_buf *b;
     bool html, tight;            // tight: no line breaks at all
+    int digits;                  // significant digits of numbers; 0: enough to read back equal
     int depth, flat;             // flat > 0: at this depth and below, one line
     bool first[64];
 } snd_json;

@@ -1,1 +1,501 @@
-/* */
+// Draws the page's curves and its table from the embedded data. One global state: which labels are hidden, shared by all
+// plots, so that switching "post" off switches it off everywhere. Numbers of log metrics arrive and are drawn as log10;
+// only texts turn them back. No request leaves the page.
+(function () {
+  'use strict';
+  const data = JSON.parse(document.getElementById('data').textContent);
+  const byId = (id) => document.getElementById(id);
+  const isNum = (v) => typeof v === 'number' && isFinite(v);
+
+  function el(tag, attrs, ...children) {
+    const e = document.createElement(tag);
+    for (const k in attrs || {}) {
+      if (k === 'on') for (const ev in attrs.on) e.addEventListener(ev, attrs.on[ev]);
+      else if (attrs[k] !== null && attrs[k] !== undefined) e.setAttribute(k, attrs[k]);
+    }
+    for (const c of children) e.append(c);
+    return e;
+  }
+
+  // ---- numbers as text ----------------------------------------------------------------------------------------------
+
+  const superscript = (n) => String(n).replace(/./g, (c) => ({'-': '\u207b', 0: '\u2070', 1: '\u00b9', 2: '\u00b2', 3: '\u00b3',
+    4: '\u2074', 5: '\u2075', 6: '\u2076', 7: '\u2077', 8: '\u2078', 9: '\u2079'}[c] || c));
+
+  function plain(v, digits) {
+    if (!isNum(v)) return '';
+    if (v === 0) return '0';
+    const e = Math.floor(Math.log10(Math.abs(v)));
+    if (e >= -4 && e < 6) return v.toPrecision(Math.max(digits, e + 1));
+    const t = v.toExponential(digits - 1).split('e');
+    return t[0] + '\u00d710' + superscript(Number(t[1]));
+  }
+
+  function fromLog(v, digits) {
+    if (!isNum(v)) return '';
+    if (v > -4 && v < 6) return plain(Math.pow(10, v), digits);
+    let e = Math.floor(v), m = Math.pow(10, v - e).toPrecision(digits);
+    if (Number(m) >= 10) { m = (1).toPrecision(digits); e++; }
+    return m + '\u00d710' + superscript(e);
+  }
+
+  const say = (v, log, digits) => (log ? fromLog(v, digits || 4) : plain(v, digits || 4));
+
+  // ---- axes -----------------------------------------------------------------------------------------------------------
+
+  function niceStep(span, most) {
+    const raw = span / Math.max(1, most), p = Math.pow(10, Math.floor(Math.log10(raw)));
+    return p * [1, 2, 5, 10].find((k) => k * p >= raw * 0.999);
+  }
+
+  function linearTicks(a, b, most, whole) {
+    let step = niceStep(b - a, most);
+    if (whole) step = Math.max(1, Math.round(step));
+    const ticks = [], digits = Math.max(0, Math.min(8, -Math.floor(Math.log10(step) + 1e-9)));
+    for (let k = Math.ceil(a / step - 1e-9); k * step <= b + 1e-9 * step; k++) {
+      const v = k * step;
+      ticks.push({v: v, label: Math.abs(v) >= 1e6 ? plain(v, 2) : v.toFixed(digits)});
+    }
+    return ticks;
+  }
+
+  // Positions are log10. Whole decades where there are enough of them, else 1, 2, 5, else a linear scale's places.
+  function decadeTicks(a, b, most) {
+    const label = (k) => (k >= -3 && k <= 4 ? String(Number(Math.pow(10, k).toPrecision(1))) : '10' + superscript(k));
+    if (b - a >= 2) {
+      const step = Math.max(1, [1, 2, 3, 5, 10, 15, 20, 25, 50, 100, 200, 500, 1000].find((s) => (b - a) / s <= most) || 2000);
+      const ticks = [], first = Math.ceil(a / step - 1e-9) * step;
+      let small = true;
+      for (let k = first; k <= b + 1e-9; k += step) small = small && k >= -3 && k <= 4;
+      for (let k = first; k <= b + 1e-9; k += step) ticks.push({v: k, label: small ? label(k) : k === 0 ? '1' : '10' + superscript(k)});
+      return ticks;
+    }
+    const ticks = [];
+    for (let k = Math.floor(a); k <= b; k++)
+      for (const m of b - a > 0.7 ? [1, 2, 5] : [1, 1.5, 2, 3, 4, 5, 6, 8]) {
+        const v = k + Math.log10(m);
+        if (v >= a - 1e-9 && v <= b + 1e-9) ticks.push({v: v, label: plain(Number((m * Math.pow(10, k)).toPrecision(2)), 1).replace(/\.0+$/, '')});
+      }
+    if (ticks.length >= 3 || a < -4 || b > 6) return ticks;
+    return linearTicks(Math.pow(10, a), Math.pow(10, b), most, false).map((t) => ({v: Math.log10(t.v), label: t.label})).filter((t) => isFinite(t.v));
+  }
+
+  // ---- plots ------------------------------------------------------------------------------------------------------------
+  // A plot's input: {x, y (names), log, xlog, series: [{label, x[], m[], sd[], t[], lo[], hi[], refs[]}], file}
+
+  const hidden = new Set();
+  const plots = [];
+  const labels = [];
+  function note(label) { if (!labels.includes(label)) labels.push(label); }
+  for (const r of data.runs) note(r.label);
+  for (const p of data.panels) for (const s of p.series) note(s.label);
+  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const color = (label) => css('--c' + (labels.indexOf(label) % 8));
+  const alpha = (hex, a) => 'rgba(' + [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16)).join(',') + ',' + a + ')';
+
+  // Linear data over many decades read best as logs, too; then everything is turned into log10 here.
+  function prepare(input) {
+    const values = [];
+    for (const s of input.series) for (const k of ['m', 't']) for (const v of s[k] || []) if (isNum(v)) values.push(v);
+    if (input.log || values.length < 2 || !values.every((v) => v > 0)) return input;
+    if (Math.max(...values) / Math.min(...values) < 100) return input;
+    const lg = (a) => a && a.map((v) => (isNum(v) && v > 0 ? Math.log10(v) : null));
+    return Object.assign({}, input, {log: true, series: input.series.map((s) => Object.assign({}, s, {
+      m: lg(s.m), t: lg(s.t), lo: lg(s.lo), hi: lg(s.hi), sd: null,
+      refs: (s.refs || []).map((r) => ({x: r.x, y: r.y > 0 ? Math.log10(r.y) : null, text: r.text}))}))});
+  }
+
+  // dygraphs wants one table: a row per x, a [low, middle, high] triple per column.
+  function columnsOf(input) {
+    const cols = [];
+    for (const s of input.series) {
+      const c = color(s.label);
+      if (s.t && s.t.some(isNum)) cols.push({s: s, kind: 't', name: s.label + ' theory', color: c});
+      if (s.m && s.m.some(isNum)) cols.push({s: s, kind: 'm', name: s.label, color: c});
+      if (s.refs && s.refs.length) cols.push({s: s, kind: 'r', name: s.label + ' stated', color: c});
+    }
+    return cols;
+  }
+
+  function rowsOf(input, cols) {
+    const at = new Map(), fx = input.xlog ? Math.log2 : (v) => v;
+    const row = (x) => { if (!at.has(x)) at.set(x, [fx(x)].concat(cols.map(() => [null, null, null]))); return at.get(x); };
+    cols.forEach((c, k) => {
+      if (c.kind === 'r') { for (const r of c.s.refs) if (isNum(r.y)) row(r.x)[k + 1] = [r.y, r.y, r.y]; return; }
+      c.s.x.forEach((x, i) => {
+        const v = c.s[c.kind][i];
+        if (!isNum(x) || !isNum(v)) return;
+        const band = c.kind === 't' && c.s.lo && c.s.hi && isNum(c.s.lo[i]) && isNum(c.s.hi[i]);
+        row(x)[k + 1] = band ? [c.s.lo[i], v, c.s.hi[i]] : [v, v, v];
+      });
+    });
+    const xs = [...at.keys()].sort((a, b) => a - b);
+    return {xs: xs, rows: xs.map((x) => at.get(x))};
+  }
+
+  function range(input, cols) {
+    let lo = Infinity, hi = -Infinity;
+    const see = (v) => { if (isNum(v)) { lo = Math.min(lo, v); hi = Math.max(hi, v); } };
+    for (const c of cols) {
+      if (hidden.has(c.s.label)) continue;
+      if (c.kind === 'r') c.s.refs.forEach((r) => see(r.y));
+      else (c.s[c.kind] || []).forEach(see);
+      if (c.kind === 't') { (c.s.lo || []).forEach(see); (c.s.hi || []).forEach(see); }
+    }
+    if (!(lo <= hi)) return [0, 1];
+    const pad = Math.max((hi - lo) * 0.06, input.log ? 0.02 : Math.abs(hi) * 0.01, 1e-9);
+    return [lo - pad, hi + pad];
+  }
+
+  function xTicks(input, xs) {
+    if (input.xlog) {
+      return (a, b, px) => {
+        const most = Math.max(2, Math.floor(px / 34));
+        const step = Math.max(1, Math.ceil(xs.length / most));
+        return xs.filter((x, i) => i % step === 0 || i === xs.length - 1).map((x) => ({v: Math.log2(x), label: String(x)}));
+      };
+    }
+    return (a, b, px) => linearTicks(a, b, Math.max(2, px / 60), true);
+  }
+
+  function ring(g, name, ctx, cx, cy, col, size) {
+    ctx.beginPath();
+    ctx.lineWidth = 2;
+    ctx.strokeStyle = col;
+    ctx.arc(cx, cy, size, 0, 2 * Math.PI);
+    ctx.stroke();
+  }
+
+  function options(plot) {
+    const input = plot.input, cols = plot.cols, series = {};
+    const many = plot.xs.length > 48;
+    for (const c of cols) {
+      series[c.name] = {color: c.color, strokeWidth: c.kind === 'm' ? 2 : c.kind === 't' ? 1.5 : 0};
+      if (c.kind === 't') Object.assign(series[c.name], {strokePattern: [6, 4], drawPoints: false, fillAlpha: 0.16});
+      if (c.kind === 'm') Object.assign(series[c.name], {drawPoints: !many, pointSize: 2.5, fillAlpha: 0});
+      if (c.kind === 'r') Object.assign(series[c.name], {drawPoints: true, pointSize: 5, drawPointCallback: ring, drawHighlightPointCallback: ring, fillAlpha: 0});
+    }
+    const lastX = plot.rows.length ? plot.rows[plot.rows.length - 1][0] : 1, firstX = plot.rows.length ? plot.rows[0][0] : 0;
+    const padX = Math.max((lastX - firstX) * 0.02, 1e-6);
+    return {
+      labels: [input.x].concat(cols.map((c) => c.name)), customBars: true, connectSeparatedPoints: true, series: series,
+      visibility: cols.map((c) => !hidden.has(c.s.label)), valueRange: range(input, cols), dateWindow: [firstX - padX, lastX + padX],
+      gridLineColor: css('--grid'), axisLineColor: css('--line'), highlightCircleSize: 4, legend: 'never', labelsDiv: plot.sink,
+      axes: {
+        x: {ticker: xTicks(input, plot.xs), drawGrid: false, pixelsPerLabel: 40, axisLabelWidth: 44},
+        y: {axisLabelWidth: 52, ticker: (a, b, px) => (input.log ? decadeTicks(a, b, Math.max(2, px / 38)) : linearTicks(a, b, Math.max(2, px / 42), false))}
+      },
+      // Dragging zooms with a mouse; a finger scrolls the page and a tap reads a point.
+      interactionModel: {
+        mousedown: Dygraph.defaultInteractionModel.mousedown,
+        dblclick: (ev, g) => g.updateOptions({dateWindow: [firstX - padX, lastX + padX], valueRange: range(input, cols)}),
+        touchend: (ev, g) => {
+          const t = ev.changedTouches[0], box = g.graphDiv.getBoundingClientRect();
+          pick(plot, g.toDataXCoord(t.clientX - box.left));
+        }
+      },
+      highlightCallback: (ev, x, pts, row) => read(plot, row), unhighlightCallback: () => { plot.readout.textContent = plot.hint; }
+    };
+  }
+
+  function pick(plot, x) {
+    let best = 0;
+    plot.rows.forEach((r, i) => { if (Math.abs(r[0] - x) < Math.abs(plot.rows[best][0] - x)) best = i; });
+    select(plot, best);
+  }
+  function select(plot, row) {
+    plot.at = Math.max(0, Math.min(plot.rows.length - 1, row));
+    plot.g.setSelection(plot.at);
+    read(plot, plot.at);
+  }
+
+  // What the curves say at one x, in words: measured, theory with its band, stated.
+  function read(plot, row) {
+    if (row === null || row === undefined || row < 0) return;
+    plot.at = row;
+    const input = plot.input, x = plot.xs[row], out = plot.readout;
+    out.replaceChildren(el('b', null, input.x + ' ' + x));
+    for (const s of input.series) {
+      if (hidden.has(s.label)) continue;
+      const i = s.x.indexOf(x), parts = [];
+      if (i >= 0 && s.m && isNum(s.m[i])) parts.push(say(s.m[i], input.log, 3));
+      if (i >= 0 && s.t && isNum(s.t[i])) {
+        let t = (s.m ? 'theory ' : '') + say(s.t[i], input.log, 3);
+        if (s.lo && isNum(s.lo[i])) t += ' [' + say(s.lo[i], input.log, 3) + ', ' + say(s.hi[i], input.log, 3) + ']';
+        parts.push(t);
+      }
+      for (const r of s.refs || []) if (r.x === x && isNum(r.y)) parts.push('stated ' + say(r.y, input.log, 3));
+      if (parts.length) out.append('  \u2003' + s.label + ': ' + parts.join(', '));
+    }
+  }
+
+  function csvOf(input) {
+    const q = (s) => '"' + String(s).replace(/"/g, '""') + '"', y = input.log ? 'log10 ' + input.y : input.y;
+    const lines = ['series,' + [input.x, y, 'theory', 'band_lo', 'band_hi', 'stated'].map(q).join(',')];
+    const n = (v) => (isNum(v) ? String(v) : '');
+    for (const s of input.series) {
+      s.x.forEach((x, i) => lines.push([q(s.label), n(x), n((s.m || [])[i]), n((s.t || [])[i]), n((s.lo || [])[i]), n((s.hi || [])[i]), ''].join(',')));
+      for (const r of s.refs || []) lines.push([q(s.label), n(r.x), '', '', '', '', n(r.y)].join(','));
+    }
+    return lines.join('\n') + '\n';
+  }
+
+  function save(name, text) {
+    const a = el('a', {href: URL.createObjectURL(new Blob([text], {type: 'text/csv'})), download: name});
+    document.body.append(a);
+    a.click();
+    a.remove();
+    setTimeout(() => URL.revokeObjectURL(a.href), 1000);
+  }
+  const fileName = (s) => s.toLowerCase().replace(/[^a-z0-9]+/g, '-').replace(/^-|-$/g, '').slice(0, 60) + '.csv';
+
+  function summary(input) {
+    return input.y + ' against ' + input.x + '. ' + input.series.map((s) => {
+      const v = s.m && s.m.some(isNum) ? s.m : s.t || [], known = v.filter(isNum);
+      if (!known.length) return s.label + ': no numbers';
+      return s.label + ': from ' + say(known[0], input.log, 3) + ' to ' + say(known[known.length - 1], input.log, 3);
+    }).join('; ') + '. Arrow keys read the points.';
+  }
+
+  function toggle(label) {
+    if (hidden.has(label)) hidden.delete(label); else hidden.add(label);
+    for (const p of plots) {
+      if (!p.input.series.some((s) => s.label === label)) continue;
+      for (const b of p.legend.querySelectorAll('button[data-label]')) b.setAttribute('aria-pressed', String(!hidden.has(b.dataset.label)));
+      p.g.updateOptions({visibility: p.cols.map((c) => !hidden.has(c.s.label)), valueRange: range(p.input, p.cols)});
+    }
+  }
+
+  function buildLegend(plot) {
+    const box = el('div', {class: 'legend', role: 'group', 'aria-label': 'Curves shown'});
+    for (const s of plot.input.series) {
+      const swatch = el('span', {class: 'swatch'});
+      swatch.style.color = color(s.label);
+      box.append(el('button', {type: 'button', 'data-label': s.label, 'aria-pressed': String(!hidden.has(s.label)), on: {click: () => toggle(s.label)}}, swatch, s.label));
+    }
+    box.append(el('button', {type: 'button', class: 'csv', on: {click: () => save(fileName(plot.input.file), csvOf(plot.input))}}, 'Download CSV'));
+    return box;
+  }
+
+  function onKey(plot, ev) {
+    const step = {ArrowRight: 1, ArrowLeft: -1, PageDown: 10, PageUp: -10, Home: -1e9, End: 1e9}[ev.key];
+    if (step === undefined) return;
+    ev.preventDefault();
+    select(plot, (plot.at === null ? (step > 0 ? -1 : plot.rows.length) : plot.at) + step);
+  }
+
+  // Fills `host` (a .plot) and returns the plot. Called again with new input it starts afresh.
+  function draw(host, raw) {
+    const old = plots.findIndex((p) => p.host === host);
+    if (old >= 0) { plots[old].g.destroy(); plots.splice(old, 1); }
+    const plot = {host: host, raw: raw, input: prepare(raw), at: null, sink: el('div'), hint: 'Point at a curve, or focus the plot and use the arrow keys, to read values. Drag to zoom, double-click to reset.'};
+    plot.cols = columnsOf(plot.input);
+    Object.assign(plot, rowsOf(plot.input, plot.cols));
+    plot.readout = el('p', {class: 'readout', 'aria-live': 'polite'}, plot.hint);
+    plot.legend = buildLegend(plot);
+    const chart = el('div', {class: 'chart', tabindex: '0', role: 'img', 'aria-label': summary(plot.input), on: {keydown: (ev) => onKey(plot, ev)}});
+    host.replaceChildren(el('p', {class: 'y-name'}, plot.input.y + (plot.input.log ? ' (log scale)' : '')), chart,
+      el('p', {class: 'x-name'}, plot.input.x), plot.legend, plot.readout);
+    plots.push(plot);
+    if (!plot.rows.length) { chart.textContent = 'No numbers to draw.'; plot.g = {destroy() {}, updateOptions() {}, setSelection() {}, resize() {}}; return plot; }
+    plot.g = new Dygraph(chart, plot.rows, options(plot));
+    return plot;
+  }
+
+  // ---- the key ---------------------------------------------------------------------------------------------------------
+
+  function fillKeys() {
+    const line = (pattern) => '<svg width="26" height="10" aria-hidden="true"><line x1="1" y1="5" x2="25" y2="5" stroke="currentColor" stroke-width="2" ' + pattern + '/></svg>';
+    const parts = [['measured', line('')], ['theory', line('stroke-dasharray="6 4"')],
+      ['band of the theory', '<svg width="26" height="10" aria-hidden="true"><rect width="26" height="10" fill="currentColor" opacity=".22"/></svg>'],
+      ['value stated elsewhere', '<svg width="14" height="12" aria-hidden="true"><circle cx="7" cy="6" r="4" fill="none" stroke="currentColor" stroke-width="2"/></svg>']];
+    for (const key of document.querySelectorAll('[data-key]')) {
+      const refs = key.closest('#panels') && data.panels.some((p) => p.series.some((s) => s.refs.length));
+      for (const p of refs ? parts : parts.slice(0, 3)) {
+        const s = el('span');
+        s.innerHTML = p[1];
+        s.append(p[0]);
+        key.append(s);
+      }
+    }
+  }
+
+  // ---- the layer section -----------------------------------------------------------------------------------------------
+
+  const metricNames = {q: 'mean square', rms: 'root mean square', mean: 'mean', var: 'variance over features', bvar: 'variance over the batch',
+    cos: 'cosine between examples', pearson: 'centred cosine between examples', tokcos: 'cosine between tokens', adjcos: 'cosine with the previous layer',
+    cos0: 'cosine with the input', write: 'branch norm over stream norm', absmax: 'largest absolute value', kurt: 'kurtosis', rank: 'effective rank',
+    entropy: 'attention entropy', maxlogit: 'largest score', gq: 'mean square of the gradient', grms: 'RMS of the gradient', gtok: 'token-mean gradient',
+    gdev: 'token-deviation gradient', wgrms: 'RMS of the weight gradient', wrms: 'RMS of the weights', gmean: 'mean of the gradient'};
+  const metricLabel = (m) => (metricNames[m] ? metricNames[m] + ' (' + m + ')' : m);
+
+  // "layers.3.F.in" -> "layers.*.F.in"; the stream entering layer 0 counts as its layer-0 point.
+  const family = (name) => (/(^|\.)in\.x$/.test(name) ? name.replace(/in\.x$/, 'layers.*.x') : name.replace(/(^|\.)layers\.\d+\./, '$1layers.*.'));
+  const familyLabel = (f) => (f === 'layers.*.x' ? 'stream' : f.replace('layers.*.', ''));
+  const place = (run, i) => (/(^|\.)in\.x$/.test(run.values.names[i]) ? 0 : run.values.layers[i] + 1);
+
+  function selectBox(text, values, names, value, change) {
+    const s = el('select', {on: {change: () => change(s.value)}});
+    values.forEach((v, i) => s.append(el('option', {value: String(v)}, names[i])));
+    s.value = String(value);
+    return el('label', null, text, s);
+  }
+  const unique = (list) => [...new Set(list)];
+
+  function layerSection() {
+    const runs = data.runs.filter((r) => r.values.names.length);
+    if (!runs.length || !byId('layer-plot')) return;
+    const metricsOf = (rs) => unique(rs.flatMap((r) => Object.keys(r.values.metrics)));
+    const depths = unique(runs.map((r) => r.depth)).sort((a, b) => a - b);
+    const state = {metric: metricsOf(runs).includes('q') ? 'q' : metricsOf(runs)[0], family: 'layers.*.x', depth: depths[depths.length - 1]};
+    const atDepth = () => (depths.length > 1 ? runs.filter((r) => r.depth === state.depth) : runs);
+
+    function points(run) {
+      const m = run.values.metrics[state.metric], s = {label: run.label, x: []};
+      if (!m) return null;
+      const keys = ['m', 'sd', 't', 'lo', 'hi'].filter((k) => m[k]);
+      keys.forEach((k) => { s[k] = []; });
+      run.values.names.forEach((name, i) => {
+        if (family(name) !== state.family || !['m', 't'].some((k) => m[k] && isNum(m[k][i]))) return;
+        s.x.push(place(run, i));
+        keys.forEach((k) => s[k].push(m[k][i]));
+      });
+      return s.x.length ? s : null;
+    }
+    function families() {
+      return unique(atDepth().flatMap((r) => {
+        const m = r.values.metrics[state.metric] || {};
+        return r.values.names.filter((n, i) => r.values.layers[i] >= 0 && ['m', 't'].some((k) => m[k] && isNum(m[k][i]))).map(family);
+      }));
+    }
+    function update() {
+      const fams = families();
+      if (!fams.includes(state.family)) state.family = fams[0] || 'layers.*.x';
+      const controls = byId('layer-controls'), metrics = metricsOf(atDepth());
+      controls.replaceChildren(selectBox('Metric', metrics, metrics.map(metricLabel), state.metric, (v) => { state.metric = v; update(); }));
+      if (fams.length > 1) controls.append(selectBox('Value', fams, fams.map(familyLabel), state.family, (v) => { state.family = v; update(); }));
+      if (depths.length > 1) controls.append(selectBox('Depth', depths, depths.map(String), state.depth, (v) => { state.depth = Number(v); update(); }));
+      const log = runs.some((r) => (r.values.metrics[state.metric] || {}).log);
+      byId('layer-caption').replaceChildren(el('h3', null, metricLabel(state.metric).replace(/^./, (c) => c.toUpperCase()) + ' of ' + (state.family === 'layers.*.x' ? 'the stream' : familyLabel(state.family))));
+      draw(byId('layer-plot'), {x: 'layer', y: metricLabel(state.metric), log: log, xlog: false, file: state.metric + ' ' + familyLabel(state.family), series: atDepth().map(points).filter(Boolean)});
+    }
+    update();
+    tableSection(runs);
+  }
+
+  // ---- the table -------------------------------------------------------------------------------------------------------
+
+  function tableSection(runs) {
+    const name = (r) => r.label + (runs.filter((o) => o.label === r.label).length > 1 ? ', depth ' + r.depth : '');
+    const state = {run: runs.length - 1, kind: 'values', metric: 'q', only: 'all', sort: 'order', down: false};
+    const source = () => runs[state.run][state.kind];
+    const columns = [['order', 'value', ''], ['m', 'measured', 'num'], ['sd', 'sd', 'num col-sd'], ['t', 'theory', 'num'], ['lo', 'band', 'num col-band'], ['z', 'z', 'num']];
+
+    function rows() {
+      const src = source(), m = src.metrics[state.metric] || {};
+      const lost = new Set(m.lost || []);
+      let list = src.names.map((n, i) => {
+        const at = (k) => (m[k] ? m[k][i] : null);
+        const r = {order: i, name: n, m: at('m'), sd: at('sd'), t: at('t'), lo: at('lo'), hi: at('hi'), z: at('z'), lost: lost.has(i)};
+        r.outside = r.lost || (isNum(r.m) && isNum(r.lo) && (r.m < r.lo || r.m > r.hi));
+        return r;
+      }).filter((r) => isNum(r.m) || isNum(r.t) || r.lost);
+      if (state.only === 'outside') list = list.filter((r) => r.outside);
+      if (state.only === 'stream') list = list.filter((r) => /(^|\.)(in|out|layers\.\d+)\.x$/.test(r.name));
+      const key = (r) => (state.sort === 'z' ? (isNum(r.z) ? Math.abs(r.z) : r.lost ? Infinity : null) : r[state.sort]);
+      list.sort((a, b) => {
+        const x = key(a), y = key(b);
+        if (x === null || y === null || x === undefined || y === undefined) return (x === null || x === undefined) - (y === null || y === undefined);
+        return (state.down ? y - x : x - y) || a.order - b.order;
+      });
+      return list;
+    }
+
+    function body(list, log) {
+      const out = el('tbody');
+      for (const r of list) {
+        const far = isNum(r.z) ? (Math.abs(r.z) > 3 ? ' far' : Math.abs(r.z) > 2 ? ' near' : '') : '';
+        const tr = el('tr', r.outside ? {class: 'outside', title: 'outside its band'} : null, el('td', {class: 'name'}, r.name),
+          r.lost ? el('td', {class: 'num lost'}, 'not finite') : el('td', {class: 'num'}, say(r.m, log)),
+          el('td', {class: 'num col-sd'}, !isNum(r.sd) ? '' : log ? '\u00d7/\u00f7 ' + plain(Math.pow(10, r.sd), 3) : plain(r.sd, 2)), el('td', {class: 'num'}, say(r.t, log)),
+          el('td', {class: 'num col-band'}, isNum(r.lo) ? say(r.lo, log, 3) + ' \u2013 ' + say(r.hi, log, 3) : ''),
+          el('td', {class: 'num z' + far}, isNum(r.z) ? (r.z > 0 ? '+' : r.z < 0 ? '\u2212' : '') + Math.abs(r.z).toFixed(1) : ''));
+        out.append(tr);
+      }
+      return out;
+    }
+
+    function header(focus) {
+      const tr = el('tr');
+      for (const c of columns) {
+        const sorted = state.sort === c[0];
+        const b = el('button', {type: 'button', on: {click: () => {
+          state.down = state.sort === c[0] ? !state.down : c[0] === 'z';
+          state.sort = c[0];
+          update(c[0]);
+        }}}, c[1]);
+        tr.append(el('th', {scope: 'col', class: c[2] || null, 'aria-sort': sorted ? (state.down ? 'descending' : 'ascending') : 'none'}, b));
+        if (focus === c[0]) setTimeout(() => b.focus(), 0);
+      }
+      return el('thead', null, tr);
+    }
+
+    function update(focus) {
+      const kinds = ['values', 'params'].filter((k) => runs[state.run][k].names.length);
+      if (!kinds.includes(state.kind)) state.kind = kinds[0];
+      const metrics = Object.keys(source().metrics);
+      if (!metrics.includes(state.metric)) state.metric = metrics[0];
+      const controls = byId('table-controls');
+      controls.replaceChildren();
+      const again = (k, num) => (v) => { state[k] = num ? Number(v) : v; update(); };
+      if (runs.length > 1) controls.append(selectBox('Run', runs.map((r, i) => i), runs.map(name), state.run, again('run', true)));
+      if (kinds.length > 1) controls.append(selectBox('Of', kinds, kinds.map((k) => (k === 'values' ? 'values and their gradients' : 'parameters')), state.kind, again('kind')));
+      controls.append(selectBox('Metric', metrics, metrics.map(metricLabel), state.metric, again('metric')),
+        selectBox('Show', ['all', 'stream', 'outside'], ['all', 'the stream only', 'outside the band only'], state.only, again('only')));
+      const list = rows(), log = (source().metrics[state.metric] || {}).log, out = list.filter((r) => r.outside).length;
+      const banded = list.filter((r) => isNum(r.lo)).length;
+      byId('table-count').textContent = list.length + ' values' + (banded ? '; ' + out + ' of ' + banded + ' outside their band' : '') + '.';
+      const table = el('table', {class: 'data'}, header(focus), body(list, log));
+      for (const c of columns.slice(1)) {
+        if (list.some((r) => isNum(r[c[0]]) || (c[0] === 'm' && r.lost))) continue;
+        const k = columns.indexOf(c) + 1;
+        for (const cell of table.querySelectorAll('tr > :nth-child(' + k + ')')) cell.hidden = true;
+      }
+      byId('layer-table').replaceChildren(table);
+    }
+    update();
+  }
+
+  // ---- theme, print ----------------------------------------------------------------------------------------------------
+
+  function redraw() {
+    for (const p of plots.slice()) draw(p.host, p.raw);
+  }
+  const dark = () => matchMedia('(prefers-color-scheme: dark)');
+  function isDark() {
+    const set = document.documentElement.dataset.theme;
+    return set ? set === 'dark' : dark().matches;
+  }
+  function setTheme(t) {
+    if (t) document.documentElement.dataset.theme = t; else delete document.documentElement.dataset.theme;
+    byId('theme').textContent = isDark() ? 'Light' : 'Dark';
+    redraw();
+  }
+  byId('theme').addEventListener('click', () => setTheme(isDark() ? 'light' : 'dark'));
+  dark().addEventListener('change', () => { if (!document.documentElement.dataset.theme) setTheme(null); });
+  let before = null;
+  addEventListener('beforeprint', () => {
+    before = document.documentElement.dataset.theme || '';
+    setTheme('light');
+    for (const p of plots) p.g.resize(Math.min(p.host.clientWidth, 340), 210);
+  });
+  addEventListener('afterprint', () => { if (before !== null) setTheme(before || null); before = null; });
+
+  fillKeys();
+  data.panels.forEach((p, i) => {
+    const host = document.querySelector('[data-panel="' + i + '"] .plot');
+    if (host) draw(host, Object.assign({file: p.title}, p));
+  });
+  layerSection();
+  byId('theme').textContent = isDark() ? 'Light' : 'Dark';
+})();

@@ -1,0 +1,27 @@
+// What the files of report/ share: the page being written, text helpers, and the table of sections.
+#ifndef SND_REPORT_INNER_H
+#define SND_REPORT_INNER_H
+
+#include "report/report.h"
+
+typedef struct snd_page {
+    const snd_record *const *records; int n_records;
+    snd_buf *b;
+} snd_page;
+
+/// Text escaped for HTML content and double-quoted attributes.
+void snd_html_text(snd_buf *b, const char *s);
+void snd_html_printf(snd_buf *b, const char *fmt, ...) SND_PRINTF(2, 3);   // what it prints is escaped
+void snd_html_number(snd_buf *b, double v, bool log, int digits);
+/// The label under which a run or series of records[i] appears: its own, or "label (i+1)" when an earlier record has it.
+void snd_page_label(const snd_page *p, int record, const char *label, snd_buf *out);
+/// Text in words: `code` spans between backquotes become <code>.
+void snd_html_prose(snd_buf *b, const char *s);
+/// The records as JSON for report.js, safe inside <script>.
+void snd_page_data(const snd_page *p);
+
+#define SND_SECTION(name, text) void snd_section_##name(snd_page *p, const char *heading);
+#include "report/sections.def"
+#undef SND_SECTION
+
+#endif

@@ -1,0 +1,64 @@
+// Verdicts, worst first: what was found, where first, the number beside its limit, why it matters and what to try.
+#include "report/inner.h"
+
+#include <math.h>
+
+static void put_verdict(snd_page *p, int record, const snd_verdict *v) {
+    snd_buf *b = p->b;
+    const char *level = snd_level_name(v->level);
+    snd_buf_printf(b, "<li class=\"verdict %s\"><p class=\"what\"><span class=\"badge %s\">%s</span> <strong>", level,
+                   level, level);
+    snd_html_text(b, v->rule);
+    snd_buf_put(b, "</strong>");
+    if (v->run) {
+        snd_buf label = {0};
+        snd_page_label(p, record, v->run, &label);
+        snd_buf_put(b, " in <em>");
+        snd_html_text(b, label.s ? label.s : "");
+        snd_buf_put(b, "</em>");
+        snd_buf_free(&label);
+    }
+    if (*v->where) {
+        snd_buf_put(b, " at <code>");
+        snd_html_text(b, v->where);
+        snd_buf_put(b, "</code>");
+    }
+    if (!isnan(v->value)) {
+        snd_buf_put(b, ": <span class=\"num\">");
+        snd_html_number(b, v->value, v->log, 3);
+        snd_buf_put(b, "</span>");
+    }
+    if (!isnan(v->value) && !isnan(v->threshold)) {
+        snd_buf_put(b, " <span class=\"muted\">(limit ");
+        snd_html_number(b, v->threshold, v->log, 3);
+        snd_buf_put(b, ")</span>");
+    }
+    snd_buf_put(b, "</p>");
+    if (*v->why) {
+        snd_buf_put(b, "<p>");
+        snd_html_prose(b, v->why);
+        snd_buf_put(b, "</p>");
+    }
+    if (*v->remedy) {
+        snd_buf_put(b, "<p><span class=\"try\">Try</span> ");
+        snd_html_prose(b, v->remedy);
+        snd_buf_put(b, "</p>");
+    }
+    snd_buf_put(b, "</li>\n");
+}
+
+void snd_section_verdicts(snd_page *p, const char *heading) {
+    int n = 0;
+    for (int r = 0; r < p->n_records; r++) n += p->records[r]->n_verdicts;
+    if (n == 0) return;
+    snd_buf_printf(p->b,
+                   "<section id=\"verdicts\" aria-labelledby=\"h-verdicts\"><h2 id=\"h-verdicts\">%s</h2>\n<ul "
+                   "class=\"verdicts\">\n",
+                   heading);
+    for (int level = SND_LEVEL_ERROR; level > SND_LEVEL_INVALID; level--)
+        for (int r = 0; r < p->n_records; r++)
+            for (int i = 0; i < p->records[r]->n_verdicts; i++)
+                if (p->records[r]->verdicts[i]->level == (snd_level)level)
+                    put_verdict(p, r, p->records[r]->verdicts[i]);
+    snd_buf_put(p->b, "</ul>\n</section>\n");
+}
