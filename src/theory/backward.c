@@ -262,6 +262,14 @@ static void back_linear(sweep *w, snd_mid y, double e) {
     if (fresh != 0) put(w, x, (term){false, lone_noise(w, fresh, in, x), 0, 1});
 }
 
+// Batch norm divides by the spread of e rows, feature by feature: E 1/var is over 1/E var by about
+// 1/(1 - (kurtosis - 1)/(e - 1)) (exact for Gaussian rows), and two of e directions are projected out.
+static double batch_gain(sweep *w, snd_mid y) {
+    const double e = w->t->batch, excess = (m_kurtosis(w->t, w->t->node[y].in[0]) - 1) / (e - 1);
+    if (e < 3) return 1;
+    return sqrt((1 - 2 / e) / (1 - (excess < 0.5 ? excess : 0.5)));
+}
+
 static void back(sweep *w, snd_mid y, double e) {
     snd_moments *t = w->t;
     const snd_mid *in = NODE(y)->in;
@@ -288,9 +296,7 @@ static void back(sweep *w, snd_mid y, double e) {
         break;
     }
     case OP_BN:
-        // Energy: (1 - 2/e) for the two directions lost, over the mean of 1/(batch variance), which for e Gaussian
-        // rows is (e-1)/(e-3) over that of its mean: together 1 + O(1/e^2).
-        pass(w, y, in[0], 0, ldexp(1 / NODE(y)->s, -NODE(in[0])->k));
+        pass(w, y, in[0], 0, ldexp(batch_gain(w, y) / NODE(y)->s, -NODE(in[0])->k));
         break;
     case OP_DOT:
         pass(w, y, in[0], in[1], ldexp(1, NODE(in[1])->k));

@@ -365,6 +365,14 @@ static double moment(snd_moments *t, const ref *given, int n) {
     return scale * isserlis(t, f, n);
 }
 
+double m_kurtosis(snd_moments *t, snd_mid a) {
+    const double m = snd_m_e1(t, a), q = snd_m_e2(t, a, a, 0), var = q - m * m;
+    if (!(var > 1e-12 * q)) return 3;
+    const ref f[4] = {{a, 0}, {a, 0}, {a, 0}, {a, 0}};
+    const double k = (moment(t, f, 4) - 4 * m * moment(t, f, 3) + 6 * m * m * q - 3 * m * m * m * m) / (var * var);
+    return k >= 1 ? k : 3;
+}
+
 // ---- building ---------------------------------------------------------------------------------------------------------
 
 static int64_t wider(int64_t a, int64_t b) { return a > b ? a : b; }

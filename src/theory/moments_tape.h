@@ -67,4 +67,6 @@ struct snd_moments {
 snd_mid m_product(snd_moments *t, snd_mid a, snd_mid b); // remembered: same operands, same node
 snd_mid m_slope(snd_moments *t, snd_mid y);              // derivative of y = fn(x) with respect to x, as a node
 
+double m_kurtosis(snd_moments *t, snd_mid a);            // E (a - mean)^4 / var^2; 3 when there is no spread
+
 #endif
