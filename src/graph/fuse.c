@@ -48,8 +48,10 @@ static bool replace(fuser *f, const snd_fusion *row, int first, int second, int 
     *n = fused;
     n->in = ids;
     const int at = row->keeps_middle ? first : second;
+    const snd_id middle = g->nodes[second]->in[port];
     g->nodes[first] = g->nodes[second] = NULL;
     g->nodes[at] = n;
+    if (!row->keeps_middle) g->values[middle]->node = -1;
     for (int k = 0; k < n->n_out; k++) {
         snd_value *v = g->values[n->out[k]];
         v->node = at;

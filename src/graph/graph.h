@@ -91,7 +91,8 @@ sonde_status snd_plan_make(snd_arena *a, const snd_graph *g, const snd_id *keep,
 size_t snd_plan_bytes(const snd_plan *p);                     // the activations' slab
 size_t snd_plan_param_bytes(const snd_plan *p);
 void snd_plan_print(const snd_plan *p, snd_buf *b);
-void snd_plan_check(const snd_plan *p);                       // asserts that no two live values overlap
+bool snd_plan_ok(const snd_plan *p);                          // no two live values overlap
+void snd_plan_check(const snd_plan *p);                       // asserts that
 
 // ---- parameter sources ------------------------------------------------------------------------------------------------------
 // The executor acquires a parameter before its use and releases it after. `drawn` makes it from (seed, name) at any time,

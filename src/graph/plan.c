@@ -354,6 +354,8 @@ sonde_status snd_plan_make(snd_arena *a, const snd_graph *g, const snd_id *keep,
     SND_TRY(snd_graph_status(g));
     for (int i = 0; i < n_keep; i++) {
         SND_FAIL_IF(keep[i] < 1 || keep[i] >= g->n_values, SONDE_EINTERNAL, "value %d to keep does not exist", keep[i]);
+        SND_FAIL_IF(g->values[keep[i]]->role == SND_R_NODE && g->values[keep[i]]->node < 0, SONDE_EINTERNAL,
+                    "value %d to keep was fused away", keep[i]);
         SND_FAIL_IF(g->values[keep[i]]->role == SND_R_PARAM, SONDE_EUNSUPPORTED,
                     "parameter '%s' cannot be kept by a plan, an alias of it can", g->values[keep[i]]->name);
     }
@@ -409,14 +411,18 @@ static bool may_live_together(const snd_plan *p, snd_id a, snd_id b) {
     return hand_over && p->offset[a] == p->offset[b] && p->size[a] == p->size[b] && p->birth[a] != p->birth[b];
 }
 
-void snd_plan_check(const snd_plan *p) {
+bool snd_plan_ok(const snd_plan *p) {
     for (snd_id a = 1; a < p->n_values; a++) {
         if (p->root[a] != a || p->offset[a] < 0) continue;
-        assert((size_t)p->offset[a] + p->size[a] <= p->scratch_at);
-        assert(p->offset[a] % ALIGN == 0);
+        if ((size_t)p->offset[a] + p->size[a] > p->scratch_at || p->offset[a] % ALIGN != 0) return false;
         for (snd_id b = a + 1; b < p->n_values; b++) {
-            if (p->root[b] == b && p->offset[b] >= 0) assert(may_live_together(p, a, b));
+            if (p->root[b] == b && p->offset[b] >= 0 && !may_live_together(p, a, b)) return false;
         }
     }
-    (void)may_live_together;
+    return true;
+}
+
+void snd_plan_check(const snd_plan *p) {
+    assert(snd_plan_ok(p));
+    (void)p;
 }

@@ -52,7 +52,8 @@ void snd_scale_into(const snd_oprun *r, const void *src, int64_t n, int64_t s, v
     const int64_t most = r->t == SND_F64 ? 1000 : 100; // a factor has to exist in the type itself
     const int64_t once = s > most ? most : s < -most ? -most : s;
     snd_k_affine(r->threads, r->t, n, snd_pow2(once), src, 0, dst);
-    if (once != s && llabs(s) < 4 * most) snd_scale_into(r, dst, n, s - once, dst);
+    const int64_t rest = s - once, all = 4 * most; // beyond that everything is 0 or Inf anyway
+    if (rest != 0) snd_scale_into(r, dst, n, rest > all ? all : rest < -all ? -all : rest, dst);
 }
 
 void snd_out_done(const snd_oprun *r, int k, int64_t e, double amax) {

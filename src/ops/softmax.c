@@ -9,14 +9,18 @@
 
 enum { IGNORED = -100 };
 
-static double factor(int32_t e) { return snd_pow2(e > 80 ? 80 : e); }
+// 2^e, no more than keeps factor times buffer within the type; a softmax is one-hot long before.
+static double factor(snd_dtype t, int32_t e) {
+    const int most = t == SND_F64 ? 600 : 78;
+    return snd_pow2(e > most ? most : e);
+}
 
 // ---- softmax -----------------------------------------------------------------------------------------------------------------
 
 static void softmax_run(snd_run *r) {
     int64_t R, D;
     snd_rows(snd_in_shape(r, 0), &R, &D);
-    snd_k_softmax(r->threads, r->t, R, D, factor(snd_in(r, 0)->e), snd_in(r, 0)->p, snd_out(r, 0)->p);
+    snd_k_softmax(r->threads, r->t, R, D, factor(r->t, snd_in(r, 0)->e), snd_in(r, 0)->p, snd_out(r, 0)->p);
     snd_out_done(r, 0, 0, -1);
 }
 
@@ -156,7 +160,7 @@ static sonde_status xent_shape(const snd_graph *g, snd_node *n, snd_shape *out, 
 static void xent_run(snd_run *r) {
     int64_t R, V, used = 0;
     snd_rows(snd_in_shape(r, 0), &R, &V);
-    const double loss = snd_k_xent_fwd(r->threads, r->t, R, V, factor(snd_in(r, 0)->e), snd_in(r, 0)->p, snd_in(r, 1)->p,
+    const double loss = snd_k_xent_fwd(r->threads, r->t, R, V, factor(r->t, snd_in(r, 0)->e), snd_in(r, 0)->p, snd_in(r, 1)->p,
                                        IGNORED, snd_out(r, 1)->p, &used);
     *(double *)snd_out(r, 2)->p = (double)used;
     snd_out_store(r, 0, &loss, 1);
@@ -179,7 +183,7 @@ static void xent_bwd_run(snd_run *r) {
     int64_t R, V;
     snd_rows(snd_in_shape(r, 1), &R, &V);
     const snd_rv *d = snd_in(r, 0), *x = snd_in(r, 1);
-    const double s = factor(x->e);
+    const double s = factor(r->t, x->e);
     snd_k_xent_bwd(r->threads, r->t, R, V, s, x->p, snd_in(r, 2)->p, IGNORED, snd_in(r, 3)->p,
                    (int64_t)*(const double *)snd_in(r, 4)->p, snd_load(r->t, d->p, 0) / s, snd_out(r, 0)->p);
     snd_out_done(r, 0, d->e, -1);
