@@ -189,5 +189,7 @@ typedef struct snd_walk {
     int n_sublayers;           // result: S
 } snd_walk;
 sonde_status snd_walk_stack(snd_walk *w, snd_val x, snd_val *out) SONDE_MUST_CHECK;
+/// Names, sections, constants and shapes alone, without a reader: is the formula right for this stack? Sets n_sublayers.
+sonde_status snd_walk_check(snd_walk *w, snd_val x) SONDE_MUST_CHECK;
 
 #endif

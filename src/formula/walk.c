@@ -862,20 +862,40 @@ static sonde_status run_stack(walker *w, snd_val x, snd_val *out) {
     return tap_as(w, *out, "%sout.x%s", w->st->prefix, "");
 }
 
-sonde_status snd_walk_stack(snd_walk *walk, snd_val x, snd_val *out) {
-    walker *w = snd_calloc(1, sizeof *w);
+static sonde_status start(snd_walk *walk, walker **out) {
+    walker *w = *out = snd_calloc(1, sizeof *w);
     if (!w) return SONDE_ENOMEM;
     w->w = walk;
     w->st = walk->stack;
     w->r = walk->reader;
     w->arena = walk->arena;
     w->counting = true;
+    return SONDE_OK;
+}
+
+static void finish(walker *w) {
+    snd_free(w->mix.v);
+    snd_free(w->attn.v);
+    snd_free(w);
+}
+
+sonde_status snd_walk_check(snd_walk *walk, snd_val x) {
+    walker *w;
+    snd_val out;
+    SND_TRY(start(walk, &w));
+    const sonde_status s = run_stack(w, x, &out);
+    walk->n_sublayers = w->calls;
+    finish(w);
+    return s;
+}
+
+sonde_status snd_walk_stack(snd_walk *walk, snd_val x, snd_val *out) {
+    walker *w;
+    SND_TRY(start(walk, &w));
     sonde_status s = run_stack(w, x, out);
     w->S = walk->n_sublayers = w->calls;
     w->counting = false;
     if (s == SONDE_OK) s = run_stack(w, x, out);
-    snd_free(w->mix.v);
-    snd_free(w->attn.v);
-    snd_free(w);
+    finish(w);
     return s;
 }

@@ -82,7 +82,7 @@ static sonde_status read_offsets(const snd_stfile *f, const json_t *j, const cha
     SND_FAIL_IF(end < begin, SONDE_EINPUT, "tensor '%s': its data ends (%lld) before it begins (%lld)", tensor, end,
                 begin);
     SND_FAIL_IF((uint64_t)end > f->n_data, SONDE_EINPUT,
-                "tensor '%s': its data, bytes %lld to %lld, lies outside the file's %llu bytes of data (truncated?)",
+                "tensor '%s': its data, bytes %lld to %lld, lies outside the file's %llu bytes of data (the file ends early)",
                 tensor, begin, end, (unsigned long long)f->n_data);
     const uint64_t need = (uint64_t)snd_shape_size(e->t.shape) * snd_dtype_size(e->t.dtype);
     char shape[160];

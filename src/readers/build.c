@@ -40,8 +40,7 @@ static sonde_status room(snd_arena *a, void **p, int64_t *cap, int n, size_t siz
 static sonde_status add_tap(builder *b, const char *name, snd_id v) {
     SND_TRY(room(b->arena, (void **)&b->m->taps, &b->cap_taps, b->m->n_taps, sizeof *b->m->taps));
     b->m->taps[b->m->n_taps++] = (snd_tap){name, v};
-    if (!b->o->integrate || b->m->n_taps < 4) snd_g_name(b->nn.g, v, name);
-    return SONDE_OK;
+    return SONDE_OK; // not snd_g_name: a named value is one that fusion must keep, and only the asked-for ones are kept
 }
 
 static sonde_status on_extra(void *ctx, const char *name, snd_id v) { return add_tap(ctx, name, v); }
@@ -308,8 +307,14 @@ static sonde_status run_walk(builder *b, snd_id x) {
     return b->o->n_exits ? SONDE_OK : finish(b, b->stack.L, out.id);
 }
 
+static sonde_status check_formula(snd_arena *a, const snd_stack *stack) {
+    snd_walk w = {.arena = a, .stack = stack};
+    const snd_val in = {.kind = stack->convnet ? SND_V_MAP : SND_V_STREAM, .cols = stack->d, .h = 32, .w = 32, .id = 1};
+    const sonde_status s = snd_walk_check(&w, in);
+    return s == SONDE_OK ? s : snd_fail_prefix(s, "wiring, ");
+}
+
 sonde_status snd_model_build(snd_arena *a, const snd_spec *spec, const snd_build *o, snd_model **out) {
-    SND_TRY(supported(spec));
     snd_model *m;
     SND_NEW(a, m, 1);
     m->spec = spec;
@@ -320,6 +325,8 @@ sonde_status snd_model_build(snd_arena *a, const snd_spec *spec, const snd_build
     b.nn = (snd_nn){.g = m->g, .spec = spec, .stack = &b.stack, .layer = -1, .integrate = o->integrate, .eval = o->eval,
                     .extra = on_extra, .ctx = &b};
     snd_model_stack(spec, &b.stack);
+    SND_TRY(check_formula(a, &b.stack)); // a formula's own errors come first, whatever the family
+    SND_TRY(supported(spec));
     snd_id x;
     SND_TRY(snd_mlp_begin(&b.nn, o->rows, &m->input, &x));
     SND_TRY(check(&b, "stem"));
