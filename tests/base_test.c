@@ -323,17 +323,17 @@ static void numbers_parse_however_long(void **state) {
 
 // A locale of our own with a decimal comma, since a bare machine has none. Its folder, or "" when it cannot be made.
 static void make_comma_locale(char dir[]) {
-    static const char *const source = "comment_char %\\nescape_char /\\nLC_NUMERIC\\ndecimal_point \\\",\\\"\\n"
-                                      "thousands_sep \\\".\\\"\\ngrouping 3;3\\nEND LC_NUMERIC\\n";
-    char command[600];
+    static const char source[] = "LC_NUMERIC\ndecimal_point \",\"\nthousands_sep \".\"\ngrouping 3;3\nEND LC_NUMERIC\n";
+    char text[200];
     if (!mkdtemp(dir)) {
         dir[0] = 0;
         return;
     }
-    snprintf(command, sizeof command,
-             "cd %s && printf \"%s\" >src && localedef --no-archive -c -i src -f ANSI_X3.4-1968 ./comma >log 2>&1", dir,
-             source);
-    if (system(command) == -1) dir[0] = 0;
+    snprintf(text, sizeof text, "%s/source", dir);
+    CHECK_OK(snd_write_file(text, source, sizeof source - 1));
+    snprintf(text, sizeof text, "cd %s && localedef --no-archive -c -i source -f ANSI_X3.4-1968 ./comma >log 2>&1",
+             dir);
+    if (system(text) == -1) dir[0] = 0;
     setenv("LOCPATH", dir, 1);
 }
 

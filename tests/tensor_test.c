@@ -198,6 +198,7 @@ static void shapes_broadcast_like_numpy(void **state) {
     assert_true(snd_shape_broadcast(SND_SHAPE(1), SND_SHAPE(0), &out));
     assert_int_equal(out.dim[0], 0);
     assert_false(snd_shape_broadcast(SND_SHAPE(4, 3), SND_SHAPE(4), &out));
+    assert_false(snd_shape_broadcast(SND_SHAPE(4, 3), SND_SHAPE(5, 3), &out));
 }
 
 // ---- comparison ---------------------------------------------------------------------------------------------------------------
