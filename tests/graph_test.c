@@ -1,0 +1,780 @@
+// The graph as a whole: builder errors, derivatives through aliases and several exits, fusion, the plan's memory, the
+// executor's determinism, numbers far beyond the type, running out of memory, statistics, integrated weights.
+#include "graph_common.h"
+
+// ---- nets ------------------------------------------------------------------------------------------------------------------------
+
+typedef enum net_style { ONE_MATRIX, TWO_MATRIX, PRE_NORM, POST_NORM } net_style;
+typedef struct deep { net_style style; int layers; int64_t rows, width; bool bias, integrated; } deep;
+
+static snd_id weight(net *n, const char *name, int layer, int64_t out, int64_t in, double var) {
+    char full[64];
+    snprintf(full, sizeof full, "layers.%d.%s", layer, name);
+    const snd_init init = {.kind = SND_INIT_NORMAL, .a = sqrt(var / (double)in), .factor = 1};
+    return snd_g_param(n->g, full, SND_SHAPE(out, in), &init);
+}
+
+static snd_id gain(net *n, const char *name, int layer, int64_t d, double a) {
+    char full[64];
+    snprintf(full, sizeof full, "layers.%d.%s", layer, name);
+    return snd_g_param(n->g, full, SND_SHAPE(d), &(snd_init){.kind = SND_INIT_CONST, .a = a, .factor = 1});
+}
+
+static snd_id map(net *n, const deep *d, const char *name, int layer, snd_id x, double var) {
+    if (d->integrated) return snd_g_glinear(n->g, x, d->width, var / (double)d->width);
+    snd_id y = snd_g_linear(n->g, x, weight(n, name, layer, d->width, d->width, var));
+    char bias[32];
+    snprintf(bias, sizeof bias, "%s.bias", name);
+    if (d->bias) y = snd_g_add(n->g, y, gain(n, bias, layer, d->width, 0.1));
+    return y;
+}
+
+static snd_id norm_site(net *n, const deep *d, int layer, snd_id x) {
+    return snd_g_layernorm(n->g, x, gain(n, "gain", layer, d->width, 1), gain(n, "shift", layer, d->width, 0), 1e-5, false);
+}
+
+static snd_id branch(net *n, const deep *d, int layer, snd_id x) {
+    snd_id h = snd_g_unary(n->g, SND_KFN_RELU, map(n, d, "w1", layer, x, 2));
+    return d->style == ONE_MATRIX ? h : map(n, d, "w2", layer, h, 1);
+}
+
+// The streams x[0..layers] of a deep residual net on one input.
+static void build_deep(net *n, const deep *d, snd_id *x) {
+    x[0] = net_input(n, SND_SHAPE(d->rows, d->width), SND_DT_NONE);
+    for (int l = 0; l < d->layers; l++) {
+        snd_id u = d->style == PRE_NORM ? norm_site(n, d, l, x[l]) : x[l];
+        snd_id y = snd_g_add(n->g, x[l], branch(n, d, l, u));
+        x[l + 1] = d->style == POST_NORM ? norm_site(n, d, l, y) : y;
+    }
+}
+
+static void fill_normal(double *x, int64_t n, int which) {
+    for (int64_t i = 0; i < n; i++) x[i] = draw_normal("deep", which, i);
+}
+
+static void set_inputs(const net *n, double scale) {
+    static double x[NET_MAX];
+    fill_normal(x, net_size(n, n->in[0]), 0);
+    for (int64_t i = 0; i < net_size(n, n->in[0]); i++) x[i] *= scale;
+    CHECK_OK(snd_exec_set(n->exec, n->in[0], x, SND_F64));
+    for (int k = 0; k < n->n_y; k++) {
+        fill_normal(x, net_size(n, n->dy[k]), 1 + k);
+        CHECK_OK(snd_exec_set(n->exec, n->dy[k], x, SND_F64));
+    }
+}
+
+// ---- builder ----------------------------------------------------------------------------------------------------------------------
+
+static void first_error_is_kept(void **state) {
+    (void)state;
+    net n = net_open(SND_F32);
+    const snd_id x = net_input(&n, SND_SHAPE(2, 3), 0), w = net_input(&n, SND_SHAPE(4, 5), 0);
+    CHECK_OK(snd_graph_status(n.g));
+    assert_int_equal(snd_g_linear(n.g, x, w), 0);
+    assert_int_equal(snd_g_add(n.g, x, x), 0); // everything after does nothing
+    snd_g_fail(n.g, SONDE_ERANGE, "later");
+    CHECK_STATUS(snd_graph_status(n.g), SONDE_ESHAPE);
+    assert_non_null(strstr(sonde_error_message(), "[2, 3]"));
+    assert_non_null(strstr(sonde_error_message(), "[4, 5]"));
+    assert_non_null(strstr(sonde_error_message(), "linear"));
+    snd_plan *p;
+    CHECK_STATUS(snd_plan_make(n.arena, n.g, &x, 1, &p), SONDE_ESHAPE);
+    net_destroy(&n);
+}
+
+static void names(void **state) {
+    (void)state;
+    net n = net_open(SND_F64);
+    const snd_id x = net_input(&n, SND_SHAPE(2), 0), y = snd_g_affine(n.g, 2, x, 0);
+    char name[32];
+    for (int i = 0; i < 1000; i++) {
+        snprintf(name, sizeof name, "name.%d", i);
+        snd_g_name(n.g, i % 2 ? x : y, name);
+    }
+    assert_int_equal(snd_g_find(n.g, "name.501"), x);
+    assert_int_equal(snd_g_find(n.g, "name.500"), y);
+    assert_int_equal(snd_g_find(n.g, "x0"), x);
+    assert_int_equal(snd_g_find(n.g, "name.1000"), 0);
+    assert_int_equal(snd_g_name_count(n.g), 1001);
+    snd_g_name(n.g, x, "name.501"); // again is fine
+    CHECK_OK(snd_graph_status(n.g));
+    snd_g_name(n.g, y, "name.501");
+    CHECK_STATUS(snd_graph_status(n.g), SONDE_ENAME);
+    net_destroy(&n);
+}
+
+// ---- derivatives --------------------------------------------------------------------------------------------------------------------
+
+static int count_ops(const snd_graph *g, int op) {
+    int n = 0;
+    for (int i = 0; i < snd_g_node_count(g); i++) n += snd_g_node(g, i) && snd_g_node(g, i)->op == op;
+    return n;
+}
+
+// y = x + 3 alias(x) + 5 stop(x): the alias sees 3, x sees 4.
+static void alias_and_stop(void **state) {
+    (void)state;
+    net n = net_open(SND_F64);
+    const snd_id x = net_input(&n, SND_SHAPE(2), 0), a = snd_g_alias(n.g, x), s = snd_g_stop(n.g, x);
+    net_output(&n, snd_g_add(n.g, snd_g_lin(n.g, 1, x, 3, a), snd_g_scale(n.g, 5, s)));
+    const snd_id unused = net_input(&n, SND_SHAPE(2), 0);
+    n.in[2] = a;
+    n.in[3] = s;
+    n.n_in = 4;
+    const double one[2] = {1, -2};
+    double g[2];
+    net_close_graph(&n, true, 1, 1);
+    assert_int_equal(n.grad[1], 0);
+    assert_true(n.grad[3] != 0); // asked for at the stop itself: what reaches its output
+    CHECK_OK(snd_exec_set(n.exec, x, one, SND_F64));
+    CHECK_OK(snd_exec_set(n.exec, unused, one, SND_F64));
+    CHECK_OK(snd_exec_set(n.exec, n.dy[0], one, SND_F64));
+    CHECK_OK(snd_exec_run(n.exec));
+    net_get(&n, n.y[0], g);
+    CHECK_SAME(g[1], -18);
+    net_get(&n, n.grad[0], g);
+    CHECK_SAME(g[0], 4);
+    net_get(&n, n.grad[2], g);
+    CHECK_SAME(g[1], -6);
+    net_get(&n, n.grad[3], g);
+    CHECK_SAME(g[0], 5);
+    net_destroy(&n);
+}
+
+static void nothing_needless(void **state) {
+    (void)state;
+    net n = net_open(SND_F32);
+    snd_id x[6];
+    const deep d = {TWO_MATRIX, 5, 3, 4, true, false};
+    build_deep(&n, &d, x);
+    net_output(&n, x[5]);
+    net_close_graph(&n, true, 1, 1);
+    assert_int_equal(count_ops(n.g, SND_OP_LINEAR_DW), 0);
+    assert_int_equal(count_ops(n.g, SND_OP_SUM_TO), 0);
+    assert_int_equal(count_ops(n.g, SND_OP_LINEAR_DX), 10);
+    const int before = snd_g_node_count(n.g);
+    const snd_id w = snd_g_find(n.g, "layers.4.w2");
+    snd_id dw;
+    snd_g_grad(n.g, n.y, n.dy, 1, &w, 1, &dw);
+    assert_int_equal(snd_g_node_count(n.g) - before, 1); // one product and no more
+    net_destroy(&n);
+}
+
+// Chains from several exits are those of nets that end there.
+static void several_exits(void **state) {
+    (void)state;
+    enum { L = 4, N = 12 };
+    const deep d = {PRE_NORM, L, 3, 4, false, false};
+    double all[L + 1][N], one[N];
+    for (int pass = 0; pass <= L; pass++) {
+        net n = net_open(SND_F64);
+        snd_id x[L + 1], exits[2 * (L + 1)], grads[L + 1];
+        build_deep(&n, &d, x);
+        net_output(&n, x[L]);
+        const int first = pass == 0 ? 1 : pass, last = pass == 0 ? L : pass;
+        for (int l = first; l <= last; l++) {
+            snd_g_grad(n.g, &x[l], &n.dy[0], 1, x, 1, &grads[l]);
+            exits[l] = grads[l];
+        }
+        snd_plan *p;
+        snd_exec *e;
+        CHECK_OK(snd_plan_make(n.arena, n.g, exits + first, last - first + 1, &p));
+        assert_true(snd_plan_ok(p));
+        CHECK_OK(snd_source_drawn(n.g, 5, 1, &n.src));
+        CHECK_OK(snd_exec_create(n.g, p, &n.src, &(snd_exec_opts){.threads = 1}, &e));
+        n.exec = e;
+        set_inputs(&n, 1);
+        CHECK_OK(snd_exec_run(e));
+        for (int l = first; l <= last; l++) CHECK_OK(snd_exec_get(e, grads[l], pass == 0 ? all[l] : one));
+        for (int i = 0; pass > 0 && i < N; i++) CHECK_SAME(one[i], all[pass][i]);
+        net_destroy(&n);
+    }
+}
+
+// ---- fusion ---------------------------------------------------------------------------------------------------------------------------
+
+enum { FUSE_NEVER, FUSE_FIRST, FUSE_LAST };
+
+static void run_deep(const deep *d, snd_dtype t, int threads, int fuse, bool keep_all, double scale, double *y, double *dx, int *fused) {
+    net n = net_open(t);
+    snd_id x[512], keep[4096];
+    build_deep(&n, d, x);
+    net_output(&n, x[d->layers]);
+    if (fuse == FUSE_FIRST) *fused = snd_g_fuse(n.g, n.y, 1);
+    snd_g_grad(n.g, n.y, n.dy, 1, n.in, 1, n.grad);
+    int n_keep = 0;
+    keep[n_keep++] = n.y[0];
+    keep[n_keep++] = n.grad[0];
+    if (fuse == FUSE_LAST) *fused = snd_g_fuse(n.g, keep, n_keep);
+    CHECK_OK(snd_graph_status(n.g));
+    for (snd_id v = 1; keep_all && v <= snd_g_value_count(n.g); v++) {
+        const snd_value *val = snd_g_value(n.g, v);
+        if (val->role == SND_R_NODE && val->node >= 0) keep[n_keep++] = v;
+    }
+    CHECK_OK(snd_plan_make(n.arena, n.g, keep, n_keep, &n.plan));
+    assert_true(snd_plan_ok(n.plan));
+    snd_plan_check(n.plan);
+    CHECK_OK(snd_source_drawn(n.g, 11, threads, &n.src));
+    CHECK_OK(snd_exec_create(n.g, n.plan, &n.src, &(snd_exec_opts){.threads = threads, .seed = 4}, &n.exec));
+    set_inputs(&n, scale);
+    for (int again = 0; again < 2; again++) { // a second run starts from the same inputs
+        CHECK_OK(snd_exec_run(n.exec));
+        net_get(&n, n.y[0], y);
+        net_get(&n, n.grad[0], dx);
+    }
+    net_destroy(&n);
+}
+
+static double ya[NET_MAX], yb[NET_MAX], dxa[NET_MAX], dxb[NET_MAX];
+
+static void same_results(int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        CHECK_SAME(yb[i], ya[i]);
+        CHECK_SAME(dxb[i], dxa[i]);
+    }
+}
+
+static void fused_equals_unfused(void **state) {
+    (void)state;
+    for (int style = ONE_MATRIX; style <= POST_NORM; style++) {
+        for (int t = 0; t < 2; t++) {
+            const deep d = {style, 4, 5, 7, true, false};
+            int fused = 0;
+            run_deep(&d, t ? SND_F32 : SND_F64, 1, FUSE_NEVER, false, 1, ya, dxa, &fused);
+            for (int when = FUSE_FIRST; when <= FUSE_LAST; when++) {
+                fused = 0;
+                run_deep(&d, t ? SND_F32 : SND_F64, 1, when, false, 1, yb, dxb, &fused);
+                const int maps = style == ONE_MATRIX ? 4 : 8, norms = style == PRE_NORM ? 3 : style == POST_NORM ? 4 : 0;
+                assert_int_equal(fused, maps + norms);
+                same_results(35);
+            }
+        }
+    }
+}
+
+static void fusion_spares_taps(void **state) {
+    (void)state;
+    net n = net_open(SND_F32);
+    const snd_id x = net_input(&n, SND_SHAPE(3, 4), 0), w = net_input(&n, SND_SHAPE(4, 4), 0), b = net_input(&n, SND_SHAPE(4), 0);
+    const snd_id y = snd_g_linear(n.g, x, w), z = snd_g_add(n.g, b, y);
+    const snd_id v = snd_g_linear(n.g, z, w), s = snd_g_sub(n.g, v, b);
+    assert_int_equal(snd_g_fuse(n.g, &y, 1), 0);  // y is wanted, and s is not v + b
+    snd_g_name(n.g, y, "y");
+    assert_int_equal(snd_g_fuse(n.g, &s, 1), 0);  // y has a name
+    snd_buf text = {0}, again = {0};
+    snd_g_dump(n.g, &text);
+    snd_g_dump(n.g, &again);
+    assert_string_equal(text.s, again.s);
+    assert_non_null(strstr(text.s, "f32[3, 4] 'y' = linear(%1, %2)"));
+    snd_buf_free(&text);
+    snd_buf_free(&again);
+    net_destroy(&n);
+}
+
+// ---- plan -----------------------------------------------------------------------------------------------------------------------------
+
+// Reused places must not change a bit: the same net with every value kept.
+static void places_do_not_matter(void **state) {
+    (void)state;
+    for (int style = ONE_MATRIX; style <= POST_NORM; style++) {
+        const deep d = {style, 6, 9, 33, style == TWO_MATRIX, false};
+        int fused;
+        run_deep(&d, SND_F32, 1, FUSE_NEVER, true, 1, ya, dxa, &fused);
+        run_deep(&d, SND_F32, 1, FUSE_FIRST, false, 1, yb, dxb, &fused);
+        same_results(9 * 33);
+    }
+}
+
+static void deep_plans_are_small(void **state) {
+    (void)state;
+    enum { L = 256, EXITS = 21 };
+    for (int style = TWO_MATRIX; style <= PRE_NORM; style++) {
+        net n = net_open(SND_F32);
+        static snd_id x[L + 1], keep[EXITS * (L + 1) * 2], grads[L + 1];
+        const deep d = {style, L, 256, 256, false, false};
+        int n_keep = 0;
+        build_deep(&n, &d, x);
+        net_output(&n, x[L]);
+        for (int l = 0; l <= L; l++) keep[n_keep++] = snd_g_stat(n.g, x[l], 0, SND_SM_BVAR);
+        for (int k = 0; k < EXITS; k++) {
+            const int exit_at = L - k * 12;
+            snd_g_grad(n.g, &x[exit_at], &n.dy[0], 1, x, exit_at + 1, grads);
+            for (int l = 0; l <= exit_at; l++) keep[n_keep++] = snd_g_stat(n.g, grads[l], 0, 0);
+        }
+        CHECK_OK(snd_graph_status(n.g));
+        const double start = snd_now();
+        CHECK_OK(snd_plan_make(n.arena, n.g, keep, n_keep, &n.plan));
+        print_message("style %d: %d nodes, %.1f MB of values, planned in %.3f s\n", style, snd_g_node_count(n.g),
+                      (double)snd_plan_bytes(n.plan) / 1e6, snd_now() - start);
+        // one matrix of a layer's relu (and with norms its stream) has to survive; 256 KiB each
+        assert_true(snd_plan_bytes(n.plan) < (size_t)(style == PRE_NORM ? 150 : 80) * 1000 * 1000);
+        net_destroy(&n);
+    }
+}
+
+// ---- executor ----------------------------------------------------------------------------------------------------------------------------
+
+static void threads_give_the_same_bits(void **state) {
+    (void)state;
+    for (int t = 0; t < 2; t++) {
+        const deep d = {PRE_NORM, 3, 61, 130, true, false};
+        int fused;
+        run_deep(&d, t ? SND_F32 : SND_F64, 1, FUSE_FIRST, false, 1, ya, dxa, &fused);
+        for (int th = 2; th <= 3; th++) {
+            run_deep(&d, t ? SND_F32 : SND_F64, th, FUSE_FIRST, false, 1, yb, dxb, &fused);
+            same_results(61 * 130);
+        }
+    }
+}
+
+static void sources_agree(void **state) {
+    (void)state;
+    net n = net_open(SND_F32);
+    const snd_init inits[] = {{SND_INIT_CONST, 2, 0.5}, {SND_INIT_NORMAL, 2, 1.5}, {SND_INIT_TRUNC, 1, 1}, {SND_INIT_UNIFORM, 3, 0.5}};
+    snd_id p[4];
+    for (int i = 0; i < 4; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "p%d", i);
+        p[i] = snd_g_param(n.g, name, SND_SHAPE(4000), &inits[i]);
+    }
+    snd_source a, b;
+    CHECK_OK(snd_source_drawn(n.g, 9, 1, &a));
+    CHECK_OK(snd_source_resident(n.g, 9, 2, &b));
+    for (int i = 3; i >= 0; i--) {
+        const void *x, *y;
+        int32_t e;
+        CHECK_OK(a.acquire(a.self, n.g, i, &x, &e));
+        CHECK_OK(b.acquire(b.self, n.g, i, &y, &e));
+        assert_memory_equal(x, y, 4000 * sizeof(float));
+        double q = 0, top = 0;
+        for (int k = 0; k < 4000; k++) {
+            const double v = (double)((const float *)x)[k];
+            q += v * v / 4000;
+            top = fmax(top, fabs(v));
+        }
+        const double want_q[] = {1, 9, 0.7737, 0.75}, want_top[] = {1, 20, 2, 1.5}; // trunc: 1 - 4 phi(2)/(2 Phi(2) - 1)
+        CHECK_REL(q, want_q[i], 0.1);
+        assert_true(top <= want_top[i]);
+        a.release(a.self, n.g, i);
+        b.release(b.self, n.g, i);
+    }
+    void *data;
+    CHECK_OK(snd_source_data(&b, n.g, snd_g_value(n.g, p[1])->param, &data));
+    CHECK_STATUS(snd_source_data(&a, n.g, 0, &data), SONDE_EUNSUPPORTED);
+    snd_source_close(&a);
+    snd_source_close(&b);
+    net_destroy(&n);
+}
+
+static int progress_calls;
+static void on_progress(void *ctx, int done, int total) {
+    (void)total;
+    progress_calls++;
+    if (done == 2) ((snd_stop *)ctx)->flag = 1;
+}
+
+static void missing_input_and_stop(void **state) {
+    (void)state;
+    net n = net_open(SND_F32);
+    snd_id x[4];
+    const deep d = {ONE_MATRIX, 3, 2, 4, false, false};
+    build_deep(&n, &d, x);
+    CHECK_OK(snd_plan_make(n.arena, n.g, &x[3], 1, &n.plan));
+    CHECK_OK(snd_source_drawn(n.g, 1, 1, &n.src));
+    snd_stop stop = {0};
+    const snd_exec_opts o = {.threads = 1, .progress = on_progress, .ctx = &stop, .stop = &stop};
+    CHECK_OK(snd_exec_create(n.g, n.plan, &n.src, &o, &n.exec));
+    CHECK_STATUS(snd_exec_run(n.exec), SONDE_EINPUT);
+    assert_non_null(strstr(sonde_error_message(), "'x0'"));
+    set_inputs(&n, 1);
+    CHECK_STATUS(snd_exec_run(n.exec), SONDE_EINTERRUPTED);
+    assert_int_equal(progress_calls, 2);
+    assert_null(snd_exec_raw(n.exec, x[3], NULL)); // half a run has no results
+    stop.flag = 0;
+    const int64_t before = snd_alloc_count();
+    CHECK_STATUS(snd_exec_run(n.exec), SONDE_EINTERRUPTED);
+    stop.flag = 0;
+    assert_int_equal(snd_alloc_count(), before); // no heap use per operation once parameters are here
+    net_destroy(&n);
+}
+
+static void kept_views(void **state) {
+    (void)state;
+    net n = net_open(SND_F32);
+    const snd_id x = net_input(&n, SND_SHAPE(2, 3), 0);
+    const snd_id w = snd_g_param(n.g, "w", SND_SHAPE(6), &(snd_init){.kind = SND_INIT_CONST, .a = 3, .factor = 1});
+    const snd_id a = snd_g_alias(n.g, w), b = snd_g_reshape(n.g, snd_g_alias(n.g, w), SND_SHAPE(2, 3));
+    const snd_id keep[] = {a, snd_g_mul(n.g, b, x), snd_g_alias(n.g, x)};
+    CHECK_OK(snd_plan_make(n.arena, n.g, keep, 3, &n.plan));
+    CHECK_STATUS(snd_plan_make(n.arena, n.g, &w, 1, &n.plan), SONDE_EUNSUPPORTED);
+    CHECK_OK(snd_plan_make(n.arena, n.g, keep, 3, &n.plan));
+    CHECK_OK(snd_source_drawn(n.g, 1, 1, &n.src));
+    CHECK_OK(snd_exec_create(n.g, n.plan, &n.src, NULL, &n.exec));
+    const double in[6] = {1, 2, 3, 4, 5, 6};
+    double got[6];
+    CHECK_OK(snd_exec_set(n.exec, x, in, SND_F64));
+    CHECK_OK(snd_exec_run(n.exec));
+    for (int k = 0; k < 3; k++) {
+        CHECK_OK(snd_exec_get(n.exec, keep[k], got));
+        CHECK_SAME(got[4], k == 0 ? 3 : k == 1 ? 15 : 5);
+    }
+    net_destroy(&n);
+}
+
+// ---- beyond the type --------------------------------------------------------------------------------------------------------------------
+
+typedef struct far_stats { double log10_q[2], log10_gq[2]; double nonfinite; } far_stats;
+
+static double log10_q(const net *n, snd_id stat, double *nonfinite) {
+    double s[SND_ST_COUNT];
+    net_get(n, stat, s);
+    *nonfinite += s[SND_ST_NONFINITE];
+    return log10(s[SND_ST_Q]) + 2 * s[SND_ST_EXP] * log10(2);
+}
+
+static void far_net(net_style style, int layers, double scale, snd_dtype t, far_stats *out) {
+    net n = net_open(t);
+    snd_id *x = calloc((size_t)layers + 1, sizeof *x), grads[2];
+    const deep d = {style, layers, 8, 32, false, false};
+    build_deep(&n, &d, x);
+    net_output(&n, x[layers]);
+    const snd_id wrt[2] = {x[0], x[layers / 2]};
+    snd_g_grad(n.g, n.y, n.dy, 1, wrt, 2, grads);
+    const snd_id keep[4] = {snd_g_stat(n.g, x[layers / 2], 0, 0), snd_g_stat(n.g, x[layers], 0, 0),
+                            snd_g_stat(n.g, grads[0], 0, 0), snd_g_stat(n.g, grads[1], 0, 0)};
+    CHECK_OK(snd_plan_make(n.arena, n.g, keep, 4, &n.plan));
+    CHECK_OK(snd_source_drawn(n.g, 21, 1, &n.src));
+    CHECK_OK(snd_exec_create(n.g, n.plan, &n.src, &(snd_exec_opts){.threads = 1}, &n.exec));
+    set_inputs(&n, scale);
+    CHECK_OK(snd_exec_run(n.exec));
+    out->nonfinite = 0;
+    for (int k = 0; k < 2; k++) {
+        out->log10_q[k] = log10_q(&n, keep[k], &out->nonfinite);
+        out->log10_gq[k] = log10_q(&n, keep[2 + k], &out->nonfinite);
+    }
+    net_destroy(&n);
+    free(x);
+}
+
+// x + relu(Wx) for 400 layers: the mean square passes 10^150 and its gradient likewise.
+static void deep_nets_in_f32(void **state) {
+    (void)state;
+    static const double scales[] = {1, 1e30, 1e-30};
+    for (int style = ONE_MATRIX; style <= POST_NORM; style++) {
+        for (int k = 0; k < 3; k++) {
+            far_stats a, b;
+            far_net(style, style == ONE_MATRIX ? 400 : 60, scales[k], SND_F64, &a);
+            far_net(style, style == ONE_MATRIX ? 400 : 60, scales[k], SND_F32, &b);
+            CHECK_SAME(b.nonfinite, 0);
+            for (int i = 0; i < 2; i++) {
+                CHECK_CLOSE(b.log10_q[i] - a.log10_q[i], 0, 1e-3);
+                CHECK_CLOSE(b.log10_gq[i] - a.log10_gq[i], 0, 1e-3);
+            }
+            if (style == ONE_MATRIX && k == 0) assert_true(a.log10_q[1] > 120 && a.log10_gq[0] > 120);
+            if (style == ONE_MATRIX) CHECK_CLOSE(a.log10_q[1] - a.log10_q[0], b.log10_q[1] - b.log10_q[0], 1e-3);
+        }
+    }
+}
+
+// ---- running out of memory ------------------------------------------------------------------------------------------------------------------
+
+static sonde_status everything(void) {
+    sonde_status s = SONDE_OK;
+    snd_arena *arena = snd_arena_create();
+    if (!arena) return SONDE_ENOMEM;
+    net n = {.arena = arena, .g = snd_graph_create(arena, SND_F32)};
+    snd_id x[40], keep[41];
+    s = n.g ? SONDE_OK : SONDE_ENOMEM;
+    if (s == SONDE_OK) {
+        const deep d = {PRE_NORM, 39, 3, 4, true, false};
+        build_deep(&n, &d, x);
+        const snd_id dy = snd_g_input(n.g, "dy", SND_SHAPE(3, 4), SND_DT_NONE);
+        snd_id grads[39];
+        for (int l = 0; l < 39; l++) keep[l] = 0;
+        snd_g_fuse(n.g, x, 40);
+        snd_g_grad(n.g, &x[39], &dy, 1, x, 39, grads);
+        for (int l = 0; l < 39; l++) keep[l] = snd_g_stat(n.g, grads[l], 0, SND_SM_BVAR);
+        s = snd_graph_status(n.g);
+        if (s == SONDE_OK) s = snd_plan_make(arena, n.g, keep, 39, &n.plan);
+        if (s == SONDE_OK) s = snd_source_drawn(n.g, 1, 1, &n.src);
+        if (s == SONDE_OK) s = snd_exec_create(n.g, n.plan, &n.src, &(snd_exec_opts){.threads = 1}, &n.exec);
+        static const double zeros[12];
+        if (s == SONDE_OK) s = snd_exec_set(n.exec, x[0], zeros, SND_F64);
+        if (s == SONDE_OK) s = snd_exec_set(n.exec, dy, zeros, SND_F64);
+        if (s == SONDE_OK) s = snd_exec_run(n.exec);
+    }
+    snd_exec_destroy(n.exec);
+    snd_source_close(&n.src);
+    snd_arena_destroy(arena);
+    return s;
+}
+
+static void every_allocation_may_fail(void **state) {
+    (void)state;
+    const size_t before = snd_alloc_bytes();
+    int64_t n = 1;
+    for (;; n++) {
+        snd_alloc_fail_at(n);
+        const sonde_status s = everything();
+        snd_alloc_fail_at(0);
+        assert_int_equal(snd_alloc_bytes(), before);
+        if (s == SONDE_OK) break;
+        CHECK_STATUS(s, SONDE_ENOMEM);
+        assert_true(n < 10000);
+    }
+    assert_true(n > 20);
+}
+
+// ---- statistics ---------------------------------------------------------------------------------------------------------------------------
+
+static void statistics(void **state) {
+    (void)state;
+    enum { R = 5, D = 6 };
+    for (int t = 0; t < 2; t++) {
+        for (int shift = -30; shift <= 30; shift += 30) {
+            net n = net_open(t ? SND_F32 : SND_F64);
+            const snd_id x = net_input(&n, SND_SHAPE(R, D), 0), w = net_input(&n, SND_SHAPE(R, D), 0);
+            net_output(&n, snd_g_stat(n.g, x, w, 63));
+            net_close_graph(&n, false, 1, 1);
+            double v[R * D], u[R * D], s[SND_ST_COUNT];
+            double q = 0, mean = 0, rowmean = 0, bvar = 0, rowcos = 0, ratio = 0;
+            fill_normal(v, R * D, 0);
+            fill_normal(u, R * D, 1);
+            CHECK_OK(snd_exec_set(n.exec, x, v, SND_F64));
+            CHECK_OK(snd_exec_set(n.exec, w, u, SND_F64));
+            snd_exec_shift(n.exec, x, shift);
+            CHECK_OK(snd_exec_run(n.exec));
+            net_get(&n, n.y[0], s);
+            for (int r = 0; r < R; r++) {
+                double m = 0, vv = 0, uu = 0, uv = 0;
+                for (int j = r * D; j < (r + 1) * D; j++) {
+                    q += v[j] * v[j] / (R * D);
+                    m += v[j] / D;
+                    vv += v[j] * v[j];
+                    uu += u[j] * u[j];
+                    uv += u[j] * v[j];
+                }
+                mean += m / R;
+                rowmean += m * m / R;
+                rowcos += uv / sqrt(uu * vv) / R;
+                ratio += sqrt(vv / uu) / R;
+            }
+            for (int j = 0; j < D; j++) {
+                double m = 0;
+                for (int r = 0; r < R; r++) m += v[r * D + j] / R;
+                for (int r = 0; r < R; r++) bvar += pow(v[r * D + j] - m, 2) / (R * D);
+            }
+            const double f = ldexp(1, (int)s[SND_ST_EXP]), tol = t ? 1e-6 : 1e-13;
+            CHECK_SAME(s[SND_ST_EXP], shift);
+            CHECK_CLOSE(s[SND_ST_Q] * f * f, q, tol);
+            CHECK_CLOSE(s[SND_ST_MEAN] * f, mean, tol);
+            CHECK_CLOSE(s[SND_ST_VAR] * f * f, q - rowmean, tol);
+            CHECK_CLOSE(s[SND_ST_BVAR] * f * f, bvar, tol);
+            CHECK_CLOSE(s[SND_ST_ROWCOS], rowcos, tol);
+            CHECK_CLOSE(s[SND_ST_RATIO], ratio, tol);
+            CHECK_SAME(s[SND_ST_NONFINITE], 0);
+            assert_true(s[SND_ST_RANK] > 1 && s[SND_ST_RANK] < R);
+            assert_true(fabs(s[SND_ST_COS]) < 1 && s[SND_ST_KURT] > 1);
+            CHECK_SAME(fabs(v[(int)s[SND_ST_AT]]) > 1.5, 1);
+            net_destroy(&n);
+        }
+    }
+}
+
+// ---- integrated weights against real ones --------------------------------------------------------------------------------------------------
+
+// Mean and standard error of several statistics over seeds.
+typedef struct moments { double sum[8], sum2[8]; int n; } moments;
+static void add_sample(moments *m, const double *v, int k) {
+    for (int i = 0; i < k; i++) {
+        m->sum[i] += v[i];
+        m->sum2[i] += v[i] * v[i];
+    }
+    m->n++;
+}
+static double mean_of(const moments *m, int i) { return m->sum[i] / m->n; }
+static double error_of(const moments *m, int i) {
+    return sqrt(fmax(m->sum2[i] / m->n - mean_of(m, i) * mean_of(m, i), 0) / m->n);
+}
+
+// One map: y = W x and dx = Wᵀ dy for rows with given overlaps, dy partly along y (so the coherent part shows).
+static void one_map(bool integrated, int64_t rows, int seeds, moments *m) {
+    enum { K = 7, N = 5 };
+    net n = net_open(SND_F64);
+    const snd_id x = net_input(&n, SND_SHAPE(rows, K), 0);
+    const snd_id w = snd_g_param(n.g, "w", SND_SHAPE(N, K), &(snd_init){.kind = SND_INIT_NORMAL, .a = 0.6, .factor = 1});
+    const snd_id y = integrated ? snd_g_glinear(n.g, x, N, 0.36) : snd_g_linear(n.g, x, w);
+    snd_id dy = snd_g_input(n.g, "dy", SND_SHAPE(rows, N), 0), dx;
+    n.dy[0] = dy;
+    n.y[0] = y;
+    n.n_y = 1;
+    const snd_id up = snd_g_add(n.g, dy, snd_g_unary(n.g, SND_KFN_TANH, y));
+    snd_g_grad(n.g, &y, &up, 1, &x, 1, &dx);
+    const snd_id keep[2] = {y, dx};
+    CHECK_OK(snd_plan_make(n.arena, n.g, keep, 2, &n.plan));
+    double vx[8 * K], vy[8 * N], vd[8 * K], vdy[8 * N];
+    fill_normal(vx, rows * K, 3);
+    for (int j = 0; j < K; j++) {
+        vx[K + j] = 0.8 * vx[j] + 0.6 * vx[K + j];
+        if (rows > 2) vx[2 * K + j] = vx[j]; // rank deficient
+        if (rows > 3) vx[3 * K + j] = 0;
+    }
+    fill_normal(vdy, rows * N, 4);
+    for (int s = 0; s < seeds; s++) {
+        CHECK_OK(snd_source_drawn(n.g, (uint64_t)s, 1, &n.src));
+        CHECK_OK(snd_exec_create(n.g, n.plan, &n.src, &(snd_exec_opts){.threads = 1, .seed = (uint64_t)s}, &n.exec));
+        CHECK_OK(snd_exec_set(n.exec, x, vx, SND_F64));
+        CHECK_OK(snd_exec_set(n.exec, dy, vdy, SND_F64));
+        CHECK_OK(snd_exec_run(n.exec));
+        net_get(&n, y, vy);
+        net_get(&n, dx, vd);
+        double v[8] = {0};
+        for (int j = 0; j < N; j++) {
+            v[0] += vy[j] * vy[j];
+            v[1] += vy[j] * vy[N + j];
+        }
+        for (int j = 0; j < K; j++) {
+            v[2] += vd[j] * vd[j];
+            v[3] += vd[j] * vd[K + j];
+            v[4] += vd[j] * vx[j];          // the coherent part
+            v[5] += vd[j] * vx[K + j];
+            v[6] += vd[(rows - 1) * K + j] * vd[(rows - 1) * K + j];
+        }
+        v[7] = v[0] * v[2];
+        if (integrated && rows > 2) {
+            for (int j = 0; j < N; j++) CHECK_CLOSE(vy[2 * N + j], vy[j], 1e-6); // equal rows, equal results
+        }
+        add_sample(m, v, 8);
+        snd_exec_destroy(n.exec);
+        snd_source_close(&n.src);
+        n.exec = NULL;
+    }
+    net_destroy(&n);
+}
+
+static void integrated_map(void **state) {
+    (void)state;
+    for (int64_t rows = 2; rows <= 8; rows += 2) { // 8 rows of 7 features: more rows than features
+        moments real = {0}, gone = {0};
+        one_map(false, rows, 3000, &real);
+        one_map(true, rows, 3000, &gone);
+        for (int i = 0; i < 8; i++) {
+            const double error = hypot(error_of(&real, i), error_of(&gone, i));
+            if (fabs(mean_of(&real, i) - mean_of(&gone, i)) <= 4.5 * error) continue;
+            fail_msg("%d rows, statistic %d: real weights %.5g, integrated %.5g, standard error %.2g", (int)rows, i,
+                     mean_of(&real, i), mean_of(&gone, i), error);
+        }
+    }
+}
+
+// x + relu(Wx): log q and log gq grow by log 2.904 a layer, the gradient through its coherent part.
+static void deep_sample(bool integrated, int seeds, moments *m) {
+    enum { L = 12 };
+    net n = net_open(SND_F64);
+    snd_id x[L + 1];
+    const deep d = {ONE_MATRIX, L, 4, 48, false, integrated};
+    build_deep(&n, &d, x);
+    net_output(&n, x[L]);
+    snd_g_grad(n.g, n.y, n.dy, 1, x, 1, n.grad);
+    const snd_id keep[3] = {snd_g_stat(n.g, x[L], 0, SND_SM_COS), snd_g_stat(n.g, n.grad[0], 0, 0), snd_g_stat(n.g, x[6], 0, 0)};
+    CHECK_OK(snd_plan_make(n.arena, n.g, keep, 3, &n.plan));
+    CHECK_OK(snd_source_resident(n.g, 0, 1, &n.src));
+    CHECK_OK(snd_exec_create(n.g, n.plan, &n.src, &(snd_exec_opts){.threads = 1}, &n.exec));
+    static double in[4 * 48];
+    for (int s = 0; s < seeds; s++) {
+        for (int i = 0; i < 4 * 48; i++) in[i] = draw_normal("sample", s, i);
+        CHECK_OK(snd_exec_set(n.exec, n.in[0], in, SND_F64));
+        for (int i = 0; i < 4 * 48; i++) in[i] = draw_normal("upstream", s, i);
+        CHECK_OK(snd_exec_set(n.exec, n.dy[0], in, SND_F64));
+        snd_exec_reseed(n.exec, (uint64_t)s + 100);
+        for (int p = 0; p < snd_g_param_count(n.g); p++) {
+            void *data;
+            CHECK_OK(snd_source_data(&n.src, n.g, p, &data));
+            const snd_value *v = snd_g_value(n.g, snd_g_param_at(n.g, p));
+            snd_k_fill_normal(1, SND_F64, snd_key_make((uint64_t)s, v->name), 0, 48 * 48, snd_g_param_init(n.g, p)->a, data);
+        }
+        CHECK_OK(snd_exec_run(n.exec));
+        double stat[3][SND_ST_COUNT];
+        for (int k = 0; k < 3; k++) net_get(&n, keep[k], stat[k]);
+        const double v[5] = {log(stat[0][SND_ST_Q]), log(stat[1][SND_ST_Q]), stat[0][SND_ST_COS],
+                             log(stat[0][SND_ST_Q] / stat[2][SND_ST_Q]), pow(log(stat[1][SND_ST_Q]), 2)};
+        add_sample(m, v, 5);
+    }
+    net_destroy(&n);
+}
+
+static void integrated_net(void **state) {
+    (void)state;
+    moments real = {0}, gone = {0};
+    deep_sample(false, 300, &real);
+    deep_sample(true, 300, &gone);
+    for (int i = 0; i < 5; i++) {
+        const double error = hypot(error_of(&real, i), error_of(&gone, i));
+        print_message("statistic %d: real weights %.4f, integrated %.4f, standard error %.4f\n", i, mean_of(&real, i),
+                      mean_of(&gone, i), error);
+        assert_true(fabs(mean_of(&real, i) - mean_of(&gone, i)) <= 4.5 * error);
+    }
+    // q grows by 2.904 a layer at large depth and width (lecture figures: the mean of relu accumulates)
+    CHECK_CLOSE(mean_of(&gone, 3) / 6, log(2.904), 0.06);
+}
+
+// Two chains through one map draw their fresh parts apart; the same run twice is the same.
+static void chains_draw_apart(void **state) {
+    (void)state;
+    net n = net_open(SND_F64);
+    const snd_id x = net_input(&n, SND_SHAPE(2, 9), 0), y = snd_g_glinear(n.g, x, 5, 1);
+    net_output(&n, y);
+    snd_id dx[2];
+    snd_g_grad(n.g, n.y, n.dy, 1, &x, 1, &dx[0]);
+    snd_g_grad(n.g, n.y, n.dy, 1, &x, 1, &dx[1]);
+    const snd_id keep[3] = {y, dx[0], dx[1]};
+    CHECK_OK(snd_plan_make(n.arena, n.g, keep, 3, &n.plan));
+    CHECK_OK(snd_source_drawn(n.g, 1, 1, &n.src));
+    CHECK_OK(snd_exec_create(n.g, n.plan, &n.src, &(snd_exec_opts){.threads = 1, .seed = 3}, &n.exec));
+    double a[18], b[18], c[18], in[18];
+    set_inputs(&n, 1);
+    fill_normal(in, 18, 0);
+    CHECK_OK(snd_exec_run(n.exec));
+    net_get(&n, dx[0], a);
+    net_get(&n, dx[1], b);
+    CHECK_OK(snd_exec_run(n.exec));
+    net_get(&n, dx[0], c);
+    double along[2] = {0};
+    for (int i = 0; i < 18; i++) {
+        CHECK_SAME(c[i], a[i]);
+        assert_true(a[i] != b[i]);
+        along[0] += i < 9 ? a[i] * in[i] : 0;
+        along[1] += i < 9 ? b[i] * in[i] : 0;
+    }
+    CHECK_CLOSE(along[1], along[0], 1e-12); // x . dx = y . dy for both
+    snd_exec_reseed(n.exec, 4);
+    CHECK_OK(snd_exec_run(n.exec));
+    net_get(&n, dx[0], c);
+    assert_true(c[0] != a[0]);
+    net_destroy(&n);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(first_error_is_kept),
+        cmocka_unit_test(names),
+        cmocka_unit_test(alias_and_stop),
+        cmocka_unit_test(nothing_needless),
+        cmocka_unit_test(several_exits),
+        cmocka_unit_test(fused_equals_unfused),
+        cmocka_unit_test(fusion_spares_taps),
+        cmocka_unit_test(places_do_not_matter),
+        cmocka_unit_test(deep_plans_are_small),
+        cmocka_unit_test(threads_give_the_same_bits),
+        cmocka_unit_test(sources_agree),
+        cmocka_unit_test(missing_input_and_stop),
+        cmocka_unit_test(kept_views),
+        cmocka_unit_test(deep_nets_in_f32),
+        cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(statistics),
+        cmocka_unit_test(integrated_map),
+        cmocka_unit_test(integrated_net),
+        cmocka_unit_test(chains_draw_apart),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
