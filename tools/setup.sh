@@ -22,6 +22,7 @@ librandom123-dev:/usr/include/Random123/philox.h
 zlib1g-dev:/usr/include/zlib.h
 libcmocka-dev:/usr/include/cmocka.h
 libjs-dygraphs:/usr/share/javascript/dygraphs/dygraph.min.js
+locales:/usr/share/i18n/charmaps
 dataset-fashion-mnist:/usr/share/datasets/fashion-mnist
 '
 
