@@ -240,7 +240,7 @@ static void st_order_is_fixed(void **state) {
     (void)state;
     double v[2] = {1, 2};
     snd_tensor t[3] = {
-        {"b", SND_F64, SND_SHAPE(2), v}, {"a", SND_F64, SND_SHAPE(1), v}, {"c", SND_U8, SND_SHAPE(3), v}};
+        {"b", SND_F64, SND_SHAPE(2), v}, {"a", SND_F64, SND_SHAPE(1), v}, {"A", SND_U8, SND_SHAPE(3), v}};
     CHECK_OK(snd_st_write(path_of("1"), t, 3, NULL, 0));
     const snd_tensor first = t[0];
     t[0] = t[2];
@@ -253,6 +253,8 @@ static void st_order_is_fixed(void **state) {
     assert_int_equal(n1, n2);
     assert_memory_equal(one, two, n1);
     assert_int_equal((8 + (unsigned char)one[0]) % 8, 0);
+    const char *a = strstr(one + 8, "\"a\""), *b = strstr(one + 8, "\"b\""), *narrow = strstr(one + 8, "\"A\"");
+    assert_true(a < b && b < narrow); // wide types first, so that all are aligned
     snd_free(one);
     snd_free(two);
     t[1].name = "b";

@@ -228,6 +228,17 @@ static void tries_in_order(void **state) {
     snd_arena_destroy(a);
 }
 
+// What a catalogue entry presumes is the default of a model that uses it.
+static void wirings_bring_their_norm(void **state) {
+    (void)state;
+    snd_arena *a = snd_arena_create();
+    snd_spec *s;
+    CHECK_OK(load(a, write_spec("conv.yaml", "model: {wiring: resnet-v2, layers: 3, inputs: 3}\n"), "", &s));
+    assert_int_equal(s->family, SND_FAM_CONVNET);
+    assert_int_equal(s->norm, SND_NORM_BATCH);
+    snd_arena_destroy(a);
+}
+
 static void reads_json(void **state) {
     (void)state;
     const char *path = write_spec("spec.json", "{\"model\": {\"wiring\": \"x = x + F(N(x))\", \"layers\": 4,\n"
@@ -501,6 +512,7 @@ int main(void) {
         cmocka_unit_test(varies_between_layers),
         cmocka_unit_test(hands_out_sections),
         cmocka_unit_test(tries_in_order),
+        cmocka_unit_test(wirings_bring_their_norm),
         cmocka_unit_test(reads_json),
         cmocka_unit_test(prints_what_loads_back),
         cmocka_unit_test(presets_load_and_say_what_they_are),
