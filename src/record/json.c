@@ -24,7 +24,8 @@ static void line(snd_json *j) {
 }
 
 // Length of the valid UTF-8 sequence at s, 0 when there is none (overlong, surrogate, cut off, above U+10FFFF).
-static int sequence(const unsigned char *s) {
+int snd_utf8_sequence(const char *text) {
+    const unsigned char *s = (const unsigned char *)text;
     if (s[0] < 0x80) return 1;
     const int n = s[0] >= 0xC2 && s[0] <= 0xDF ? 2 : (s[0] & 0xF0) == 0xE0 ? 3 : s[0] >= 0xF0 && s[0] <= 0xF4 ? 4 : 0;
     for (int i = 1; i < n; i++)
@@ -60,7 +61,7 @@ static bool escaped(snd_json *j, const unsigned char *s, int n) {
 static void quoted(snd_json *j, const char *text) {
     snd_buf_put(j->b, "\"");
     for (const unsigned char *s = (const unsigned char *)text; *s;) {
-        const int n = sequence(s);
+        const int n = snd_utf8_sequence((const char *)s);
         if (n == 0)
             snd_buf_put(j->b, "\xEF\xBF\xBD");
         else if (!escaped(j, s, n))

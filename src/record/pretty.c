@@ -4,12 +4,23 @@
 #include <math.h>
 #include <string.h>
 
+// %g turns to exponents as soon as a number has more places than digits; people read 65500 more easily than 6.55e+04.
+static void without_exponent(char out[40]) {
+    double rounded;
+    if (snd_parse_num(out, &rounded, NULL) && fabs(rounded) >= 1 && fabs(rounded) < 1e6)
+        snd_format_num(out, rounded, 7);
+}
+
 char *snd_pretty(char out[40], double v, int digits) {
     snd_format_num(out, v, digits);
-    if (!isfinite(v) || v == 0 || strchr(out, 'e')) return out;
-    const int whole = (int)floor(log10(fabs(v)));
+    if (!isfinite(v) || v == 0) return out;
+    if (strchr(out, 'e')) {
+        without_exponent(out);
+        return out;
+    }
     const char *point = strchr(out, '.');
     const size_t have = point ? strlen(point + 1) : 0;
+    const int whole = (int)floor(log10(fabs(v)) + 1e-12);
     int missing = digits - 1 - whole - (int)have;
     if (missing > 0 && strlen(out) + (size_t)missing + 2 < 40) {
         if (!point) strcat(out, ".");

@@ -155,6 +155,8 @@ bool snd_metric_outside(const snd_metric *m);                                // 
 snd_level snd_record_worst(const snd_record *r);                             // highest verdict level; OK when there are none
 int64_t snd_record_nonfinite(const snd_record *r);
 
+/// Length of the UTF-8 sequence at s, 0 when the bytes there are not one.
+int snd_utf8_sequence(const char *s);
 /// A number for people: `digits` significant ones, zeros kept (2.000), no exponent where %g has none.
 char *snd_pretty(char out[40], double v, int digits);
 char *snd_pretty_log10(char out[40], double log10_abs, int digits);          // 116.2 -> "1.58e+116"

@@ -4,16 +4,25 @@
 #include <math.h>
 #include <string.h>
 
-void snd_html_text(snd_buf *b, const char *s) {
-    for (; *s; s++) {
-        switch (*s) {
-        case '&': snd_buf_put(b, "&amp;"); break;
-        case '<': snd_buf_put(b, "&lt;"); break;
-        case '>': snd_buf_put(b, "&gt;"); break;
-        case '"': snd_buf_put(b, "&quot;"); break;
-        default: snd_buf_putn(b, s, 1);
-        }
+// One character at s, escaped; returns its length in bytes. Bytes that are not UTF-8 become U+FFFD.
+static int put_char(snd_buf *b, const char *s) {
+    const int n = snd_utf8_sequence(s);
+    switch (*s) {
+    case '&': snd_buf_put(b, "&amp;"); break;
+    case '<': snd_buf_put(b, "&lt;"); break;
+    case '>': snd_buf_put(b, "&gt;"); break;
+    case '"': snd_buf_put(b, "&quot;"); break;
+    default:
+        if (n > 0)
+            snd_buf_putn(b, s, (size_t)n);
+        else
+            snd_buf_put(b, "\xEF\xBF\xBD");
     }
+    return n > 0 ? n : 1;
+}
+
+void snd_html_text(snd_buf *b, const char *s) {
+    while (*s) s += put_char(b, s);
 }
 
 void snd_html_printf(snd_buf *b, const char *fmt, ...) {
@@ -38,20 +47,39 @@ void snd_html_number(snd_buf *b, double v, bool log, int digits) {
         return;
     }
     *e++ = 0;
-    snd_buf_printf(b, "%s&#8239;&times;&#8239;10<sup>%s</sup>", s, *e == '+' ? e + 1 : e);
+    const bool minus = *e == '-';
+    e += strspn(e, "+-0");
+    snd_buf_printf(b, "%s&#8239;&times;&#8239;10<sup>%s%s</sup>", s, minus ? "-" : "", e);
 }
 
-void snd_html_prose(snd_buf *b, const char *s) {
+static bool is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
+
+// "10^116": the exponent behind a digit or a closing bracket, as a superscript; returns what follows it.
+static const char *put_power(snd_buf *b, const char *s) {
+    const char *end = s + 1;
+    if (*end == '-') end++;
+    if (!is_digit(*end)) return s;
+    while (is_digit(*end)) end++;
+    snd_buf_put(b, "<sup>");
+    snd_buf_putn(b, s + 1, (size_t)(end - s - 1));
+    snd_buf_put(b, "</sup>");
+    return end;
+}
+
+void snd_html_prose(snd_buf *b, const char *text) {
     bool code = false;
-    for (; *s; s++) {
-        const bool tick = *s == '`' && (code || strchr(s + 1, '`'));
-        if (tick) {
+    for (const char *s = text; *s;) {
+        if (*s == '`' && (code || strchr(s + 1, '`'))) {
             snd_buf_put(b, code ? "</code>" : "<code>");
             code = !code;
+            s++;
             continue;
         }
-        const char one[2] = {*s, 0};
-        snd_html_text(b, one);
+        const bool power = !code && *s == '^' && s > text && (is_digit(s[-1]) || s[-1] == ')');
+        const char *after = power ? put_power(b, s) : s;
+        s = after > s ? after : s + put_char(b, s);
     }
 }
 

@@ -15,7 +15,7 @@ void snd_html_printf(snd_buf *b, const char *fmt, ...) SND_PRINTF(2, 3);   // wh
 void snd_html_number(snd_buf *b, double v, bool log, int digits);
 /// The label under which a run or series of records[i] appears: its own, or "label (i+1)" when an earlier record has it.
 void snd_page_label(const snd_page *p, int record, const char *label, snd_buf *out);
-/// Text in words: `code` spans between backquotes become <code>.
+/// Text in words: spans between backquotes become <code>, 10^116 gets a superscript.
 void snd_html_prose(snd_buf *b, const char *s);
 /// The records as JSON for report.js, safe inside <script>.
 void snd_page_data(const snd_page *p);

@@ -16,7 +16,10 @@ static void put_refs(snd_page *p, const snd_panel *panel) {
             char x[40];
             snd_buf_put(p->b, n++ ? "; " : "");
             snd_html_printf(p->b, "%s ", panel->series[i]->label);
-            snd_html_number(p->b, f->y, panel->log, 3);
+            if (panel->log)
+                snd_html_number(p->b, f->y, true, 2);
+            else
+                snd_html_text(p->b, snd_format_num(x, f->y, 6));
             snd_html_printf(p->b, " at %s %s", panel->x_name, snd_format_num(x, f->x, 4));
             if (*f->text) snd_html_printf(p->b, " (%s)", f->text);
         }

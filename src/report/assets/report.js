@@ -91,7 +91,8 @@
   for (const p of data.panels) for (const s of p.series) note(s.label);
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const color = (label) => css('--c' + (labels.indexOf(label) % 8));
-  const alpha = (hex, a) => 'rgba(' + [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16)).join(',') + ',' + a + ')';
+  const parts = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
+  const blend = (a, b) => '#' + parts(a).map((v, i) => Math.round(0.45 * v + 0.55 * parts(b)[i]).toString(16).padStart(2, '0')).join('');
 
   // Linear data over many decades read best as logs, too; then everything is turned into log10 here.
   function prepare(input) {
@@ -110,8 +111,8 @@
     const cols = [];
     for (const s of input.series) {
       const c = color(s.label);
-      if (s.t && s.t.some(isNum)) cols.push({s: s, kind: 't', name: s.label + ' theory', color: c});
       if (s.m && s.m.some(isNum)) cols.push({s: s, kind: 'm', name: s.label, color: c});
+      if (s.t && s.t.some(isNum)) cols.push({s: s, kind: 't', name: s.label + ' theory', color: s.m ? blend(c, css('--ink')) : c});
       if (s.refs && s.refs.length) cols.push({s: s, kind: 'r', name: s.label + ' stated', color: c});
     }
     return cols;
@@ -194,7 +195,7 @@
           pick(plot, g.toDataXCoord(t.clientX - box.left));
         }
       },
-      highlightCallback: (ev, x, pts, row) => read(plot, row), unhighlightCallback: () => { plot.readout.textContent = plot.hint; }
+      highlightCallback: (ev, x, pts, row) => read(plot, row), unhighlightCallback: () => { plot.readout.textContent = ''; }
     };
   }
 
@@ -288,13 +289,14 @@
   function draw(host, raw) {
     const old = plots.findIndex((p) => p.host === host);
     if (old >= 0) { plots[old].g.destroy(); plots.splice(old, 1); }
-    const plot = {host: host, raw: raw, input: prepare(raw), at: null, sink: el('div'), hint: 'Point at a curve, or focus the plot and use the arrow keys, to read values. Drag to zoom, double-click to reset.'};
+    const plot = {host: host, raw: raw, input: prepare(raw), at: null, sink: el('div')};
     plot.cols = columnsOf(plot.input);
     Object.assign(plot, rowsOf(plot.input, plot.cols));
-    plot.readout = el('p', {class: 'readout', 'aria-live': 'polite'}, plot.hint);
+    plot.readout = el('p', {class: 'readout', 'aria-live': 'polite'});
     plot.legend = buildLegend(plot);
     const chart = el('div', {class: 'chart', tabindex: '0', role: 'img', 'aria-label': summary(plot.input), on: {keydown: (ev) => onKey(plot, ev)}});
-    host.replaceChildren(el('p', {class: 'y-name'}, plot.input.y + (plot.input.log ? ' (log scale)' : '')), chart,
+    const yName = [raw.titled ? '' : plot.input.y, plot.input.log ? '(log scale)' : ''].filter(Boolean).join(' ');
+    host.replaceChildren(el('p', {class: 'y-name'}, yName), chart,
       el('p', {class: 'x-name'}, plot.input.x), plot.legend, plot.readout);
     plots.push(plot);
     if (!plot.rows.length) { chart.textContent = 'No numbers to draw.'; plot.g = {destroy() {}, updateOptions() {}, setSelection() {}, resize() {}}; return plot; }
@@ -306,17 +308,18 @@
 
   function fillKeys() {
     const line = (pattern) => '<svg width="26" height="10" aria-hidden="true"><line x1="1" y1="5" x2="25" y2="5" stroke="currentColor" stroke-width="2" ' + pattern + '/></svg>';
-    const parts = [['measured', line('')], ['theory', line('stroke-dasharray="6 4"')],
+    const entries = [['measured', line('')], ['theory', line('stroke-dasharray="6 4"')],
       ['band of the theory', '<svg width="26" height="10" aria-hidden="true"><rect width="26" height="10" fill="currentColor" opacity=".22"/></svg>'],
       ['value stated elsewhere', '<svg width="14" height="12" aria-hidden="true"><circle cx="7" cy="6" r="4" fill="none" stroke="currentColor" stroke-width="2"/></svg>']];
     for (const key of document.querySelectorAll('[data-key]')) {
       const refs = key.closest('#panels') && data.panels.some((p) => p.series.some((s) => s.refs.length));
-      for (const p of refs ? parts : parts.slice(0, 3)) {
+      for (const p of refs ? entries : entries.slice(0, 3)) {
         const s = el('span');
         s.innerHTML = p[1];
         s.append(p[0]);
         key.append(s);
       }
+      key.append(el('span', {class: 'hint'}, 'Point at a plot, or focus it and use the arrow keys, to read values. Drag to zoom, double-click to reset.'));
     }
   }
 
@@ -342,44 +345,55 @@
   }
   const unique = (list) => [...new Set(list)];
 
+  // Four plots with a choice of metric and value each; the depth, when there are several, is common to all.
   function layerSection() {
     const runs = data.runs.filter((r) => r.values.names.length);
-    if (!runs.length || !byId('layer-plot')) return;
-    const metricsOf = (rs) => unique(rs.flatMap((r) => Object.keys(r.values.metrics)));
-    const depths = unique(runs.map((r) => r.depth)).sort((a, b) => a - b);
-    const state = {metric: metricsOf(runs).includes('q') ? 'q' : metricsOf(runs)[0], family: 'layers.*.x', depth: depths[depths.length - 1]};
-    const atDepth = () => (depths.length > 1 ? runs.filter((r) => r.depth === state.depth) : runs);
+    if (!runs.length || !byId('layer-figures')) return;
+    const depths = unique(runs.map((r) => r.depth)).sort((a, b) => a - b), slots = [];
+    let depth = depths[depths.length - 1];
+    const atDepth = () => (depths.length > 1 ? runs.filter((r) => r.depth === depth) : runs);
+    const hasNumber = (m, i) => ['m', 't'].some((k) => m[k] && isNum(m[k][i]));
+    const metricsOf = () => unique(atDepth().flatMap((r) => Object.keys(r.values.metrics)));
+    const familiesOf = (metric) => unique(atDepth().flatMap((r) => {
+      const m = r.values.metrics[metric] || {};
+      return r.values.names.filter((n, i) => r.values.layers[i] >= 0 && hasNumber(m, i)).map(family);
+    }));
 
-    function points(run) {
-      const m = run.values.metrics[state.metric], s = {label: run.label, x: []};
+    function points(run, slot) {
+      const m = run.values.metrics[slot.metric], s = {label: run.label, x: []};
       if (!m) return null;
       const keys = ['m', 'sd', 't', 'lo', 'hi'].filter((k) => m[k]);
       keys.forEach((k) => { s[k] = []; });
       run.values.names.forEach((name, i) => {
-        if (family(name) !== state.family || !['m', 't'].some((k) => m[k] && isNum(m[k][i]))) return;
+        if (family(name) !== slot.family || !hasNumber(m, i)) return;
         s.x.push(place(run, i));
         keys.forEach((k) => s[k].push(m[k][i]));
       });
       return s.x.length ? s : null;
     }
-    function families() {
-      return unique(atDepth().flatMap((r) => {
-        const m = r.values.metrics[state.metric] || {};
-        return r.values.names.filter((n, i) => r.values.layers[i] >= 0 && ['m', 't'].some((k) => m[k] && isNum(m[k][i]))).map(family);
-      }));
+    function update(slot, focus) {
+      const metrics = metricsOf(), fams = familiesOf(slot.metric);
+      if (!fams.includes(slot.family)) slot.family = fams.includes('layers.*.x') ? 'layers.*.x' : fams[0];
+      slot.controls.replaceChildren(selectBox('Metric', metrics, metrics.map(metricLabel), slot.metric, (v) => { slot.metric = v; update(slot, 0); }));
+      if (fams.length > 1) slot.controls.append(selectBox('of', fams, fams.map(familyLabel), slot.family, (v) => { slot.family = v; update(slot, 1); }));
+      const box = slot.controls.querySelectorAll('select')[focus];
+      if (box) box.focus({preventScroll: true});
+      const of = slot.family === 'layers.*.x' ? 'the stream' : familyLabel(slot.family);
+      slot.title.textContent = metricLabel(slot.metric).replace(/^./, (c) => c.toUpperCase()) + ' of ' + of;
+      draw(slot.plot, {x: 'layer', y: metricLabel(slot.metric), titled: true, log: runs.some((r) => (r.values.metrics[slot.metric] || {}).log), xlog: false,
+        file: slot.metric + ' ' + familyLabel(slot.family), series: atDepth().map((r) => points(r, slot)).filter(Boolean)});
     }
-    function update() {
-      const fams = families();
-      if (!fams.includes(state.family)) state.family = fams[0] || 'layers.*.x';
-      const controls = byId('layer-controls'), metrics = metricsOf(atDepth());
-      controls.replaceChildren(selectBox('Metric', metrics, metrics.map(metricLabel), state.metric, (v) => { state.metric = v; update(); }));
-      if (fams.length > 1) controls.append(selectBox('Value', fams, fams.map(familyLabel), state.family, (v) => { state.family = v; update(); }));
-      if (depths.length > 1) controls.append(selectBox('Depth', depths, depths.map(String), state.depth, (v) => { state.depth = Number(v); update(); }));
-      const log = runs.some((r) => (r.values.metrics[state.metric] || {}).log);
-      byId('layer-caption').replaceChildren(el('h3', null, metricLabel(state.metric).replace(/^./, (c) => c.toUpperCase()) + ' of ' + (state.family === 'layers.*.x' ? 'the stream' : familyLabel(state.family))));
-      draw(byId('layer-plot'), {x: 'layer', y: metricLabel(state.metric), log: log, xlog: false, file: state.metric + ' ' + familyLabel(state.family), series: atDepth().map(points).filter(Boolean)});
+
+    const wanted = [['q', 'layers.*.x'], ['gq', 'layers.*.x'], ['cos', 'layers.*.x'], ['write', null], ['bvar', 'layers.*.x'], ['var', 'layers.*.x']];
+    for (const metric of metricsOf()) wanted.push([metric, null]);
+    for (const w of wanted) {
+      if (slots.length === 4 || slots.some((s) => s.metric === w[0]) || !familiesOf(w[0]).length) continue;
+      const slot = {metric: w[0], family: w[1], title: el('h3'), controls: el('div', {class: 'controls'}), plot: el('div', {class: 'plot'})};
+      byId('layer-figures').append(el('figure', {class: 'panel'}, el('figcaption', null, slot.title, slot.controls), slot.plot));
+      slots.push(slot);
     }
-    update();
+    slots.forEach((s) => update(s, -1));
+    if (depths.length > 1) byId('layer-controls').append(selectBox('Depth', depths, depths.map(String), depth, (v) => { depth = Number(v); slots.forEach((s) => update(s, -1)); }));
     tableSection(runs);
   }
 
@@ -411,13 +425,20 @@
       return list;
     }
 
+    // The sd over seeds; of a log metric in percent, or as a factor once that reads better.
+    function spread(sd, log) {
+      if (!isNum(sd)) return '';
+      if (!log) return plain(sd, 2);
+      return sd < 0.1 ? plain(100 * (Math.pow(10, sd) - 1), 2) + ' %' : '\u00d7\u00f7 ' + plain(Math.pow(10, sd), 2);
+    }
+
     function body(list, log) {
       const out = el('tbody');
       for (const r of list) {
         const far = isNum(r.z) ? (Math.abs(r.z) > 3 ? ' far' : Math.abs(r.z) > 2 ? ' near' : '') : '';
         const tr = el('tr', r.outside ? {class: 'outside', title: 'outside its band'} : null, el('td', {class: 'name'}, r.name),
           r.lost ? el('td', {class: 'num lost'}, 'not finite') : el('td', {class: 'num'}, say(r.m, log)),
-          el('td', {class: 'num col-sd'}, !isNum(r.sd) ? '' : log ? '\u00d7/\u00f7 ' + plain(Math.pow(10, r.sd), 3) : plain(r.sd, 2)), el('td', {class: 'num'}, say(r.t, log)),
+          el('td', {class: 'num col-sd'}, spread(r.sd, log)), el('td', {class: 'num'}, say(r.t, log)),
           el('td', {class: 'num col-band'}, isNum(r.lo) ? say(r.lo, log, 3) + ' \u2013 ' + say(r.hi, log, 3) : ''),
           el('td', {class: 'num z' + far}, isNum(r.z) ? (r.z > 0 ? '+' : r.z < 0 ? '\u2212' : '') + Math.abs(r.z).toFixed(1) : ''));
         out.append(tr);
@@ -435,7 +456,7 @@
           update(c[0]);
         }}}, c[1]);
         tr.append(el('th', {scope: 'col', class: c[2] || null, 'aria-sort': sorted ? (state.down ? 'descending' : 'ascending') : 'none'}, b));
-        if (focus === c[0]) setTimeout(() => b.focus(), 0);
+        if (focus === c[0]) setTimeout(() => b.focus({preventScroll: true}), 0);
       }
       return el('thead', null, tr);
     }
