@@ -30,8 +30,11 @@ for example in "$src"/examples/*.c; do
     [ -s "$name.out" ] || { echo "$name printed nothing"; exit 1; }
 done
 
-cmake -S "$src/examples" -B cm -DCMAKE_PREFIX_PATH="$root" -DCMAKE_BUILD_TYPE=Release >cm.log 2>&1 &&
-    cmake --build cm >>cm.log 2>&1 || { cat cm.log; exit 1; }
+if ! { cmake -S "$src/examples" -B cm -DCMAKE_PREFIX_PATH="$root" -DCMAKE_BUILD_TYPE=Release && cmake --build cm; } \
+    >cm.log 2>&1; then
+    cat cm.log
+    exit 1
+fi
 for example in "$src"/examples/*.c; do
     name=$(basename "$example" .c)
     for variant in "$name" "${name}_static"; do

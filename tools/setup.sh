@@ -50,11 +50,13 @@ if [ "$(id -u)" != 0 ]; then
 fi
 echo "setup: installing$missing"
 export DEBIAN_FRONTEND=noninteractive
-{
-    $sudo apt-get -qq update &&
-        # shellcheck disable=SC2086
-        $sudo apt-get -qq -y -o Dpkg::Use-Pty=0 install --no-install-recommends $missing
-} </dev/null >/dev/null || {
+install() {
+    $sudo apt-get -qq update || return 1
+    # shellcheck disable=SC2086 # one word per package
+    $sudo apt-get -qq -y -o Dpkg::Use-Pty=0 install --no-install-recommends $missing
+}
+if ! said=$(install </dev/null 2>&1); then
+    echo "$said" >&2
     echo "setup: apt-get could not install$missing" >&2
     exit 1
-}
+fi
