@@ -13,7 +13,7 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 # Libraries with one home: header prefix -> folders that may include it.
-OWNED = {"mpi.h": {"dist"}, "oneapi/": {"kernels"}, "cblas.h": {"kernels"}, "yaml.h": {"spec"}, "omp.h": {"base"},
+OWNED = {"mpi.h": {"dist"}, "oneapi/": {"kernels"}, "cblas.h": {"kernels"}, "yaml.h": {"spec"}, "omp.h": {"base", "kernels"},
          "dlfcn.h": {"kernels"}}
 
 

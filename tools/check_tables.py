@@ -16,7 +16,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ROWS = {
     "cli/verbs.def": ("SND_VERB", 0, "file", "verb_{}.c"),
     "ops/ops.def": ("SND_OP_ROW", 1, "symbol", "snd_op_{}"),
-    "graph/fusions.def": ("SND_FUSION", 0, "any", ""),
+    "report/sections.def": ("SND_SECTION", 0, "file", "section_{}.c"),
 }
 
 

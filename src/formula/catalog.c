@@ -8,9 +8,9 @@
 
 enum { MAX_WIRINGS = 128, MAX_TEXT = 64 * 1024 };
 
-static char text[MAX_TEXT];
-static snd_wiring table[MAX_WIRINGS];
-static int n_wirings;
+static char text[MAX_TEXT];             // written once, by read_catalogue
+static snd_wiring table[MAX_WIRINGS];  // written once
+static int n_wirings;                  // written once
 
 static char *trim(char *s) {
     while (*s == ' ' || *s == '\t') s++;

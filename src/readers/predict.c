@@ -170,7 +170,9 @@ static sonde_status map(reader *r, const char *role, const char *alt, snd_mid x,
     snd_init i;
     SND_TRY(snd_nn_init_map(&r->nn, role, alt, in, features, gain, zero, &i));
     const double c = i.kind == SND_INIT_CONST ? i.a * i.factor : 0;
-    SND_FAIL_IF(c != 0, SONDE_EUNSUPPORTED, "predict: a map whose entries all start at %g is not random", c);
+    char text[40];
+    SND_FAIL_IF(c != 0, SONDE_EUNSUPPORTED, "predict: a map whose entries all start at %s is not random",
+                snd_format_num(text, c, 6));
     *out = snd_m_linear(r->t, x, in, features, snd_nn_init_var(&i));
     if (!bias) return SONDE_OK;
     double b;
