@@ -1,0 +1,105 @@
+// The table of rules and the loop over it. A rule that has nothing to look at stays silent; when none speaks, one verdict
+// says what was looked at, so that silence is never mistaken for a check that did not run.
+#include "rules/inner.h"
+
+#include <math.h>
+#include <string.h>
+
+static const snd_rule_row rows[] = {
+#define SND_RULE(name, level, threshold, unit, source, fn) {name, level, threshold, unit, source},
+#include "rules/rules.def"
+#undef SND_RULE
+};
+enum { N_RULES = sizeof rows / sizeof *rows };
+
+static void (*const functions[N_RULES])(snd_judge *) = {
+#define SND_RULE(name, level, threshold, unit, source, fn) fn,
+#include "rules/rules.def"
+#undef SND_RULE
+};
+
+int snd_rule_count(void) { return N_RULES; }
+const snd_rule_row *snd_rule_at(int i) { return &rows[i]; }
+
+// ---- reading a run ----------------------------------------------------------------------------------------------------------
+
+bool snd_judge_number(const snd_rvalue *v, const char *metric, snd_found *out) {
+    const snd_metric *m = v ? snd_value_find(v, metric) : NULL;
+    if (!m) return false;
+    *out = (snd_found){m->measured ? m->mean : m->predicted, m->measured};
+    return isfinite(out->v);
+}
+
+bool snd_judge_named(const snd_judge *j, const char *value, const char *metric, snd_found *out) {
+    return snd_judge_number(snd_run_find(j->run, value), metric, out);
+}
+
+bool snd_judge_is_stream(const snd_rvalue *v) {
+    if (!strcmp(v->name, "in.x") || !strcmp(v->name, "out.x")) return true;
+    if (strncmp(v->name, "layers.", 7) != 0) return false;
+    const char *end = NULL;
+    int64_t layer;
+    return snd_parse_int(v->name + 7, &layer, &end) && !strcmp(end, ".x");
+}
+
+const char *snd_judge_word(bool measured) { return measured ? "measured" : "predicted"; }
+
+const char *snd_judge_text(char out[40], double log10_abs) {
+    if (fabs(log10_abs) < 4) return snd_format_num(out, pow(10, log10_abs), 3);
+    return snd_format_log10(out, log10_abs, 3);
+}
+
+// Several depths of one wiring share a label: what the formula alone says is said once.
+static bool said(const snd_judge *j, const char *where, const char *why) {
+    for (int i = 0; i < j->rec->n_verdicts; i++) {
+        const snd_verdict *v = j->rec->verdicts[i];
+        if (!strcmp(v->rule, j->row->name) && v->run && !strcmp(v->run, j->run->label) && !strcmp(v->where, where) && !strcmp(v->why, why))
+            return true;
+    }
+    return false;
+}
+
+void snd_judge_say(snd_judge *j, snd_level level, const char *where, double value, bool log, const char *why, const char *remedy) {
+    j->fired++;
+    if (said(j, where, why)) return;
+    snd_verdict *v = snd_record_verdict(j->rec, j->row->name, level, where);
+    if (!v) return; // no memory: the record remembers
+    v->run = j->run->label;
+    v->value = value;
+    v->threshold = isnan(value) ? NAN : j->row->threshold;
+    v->log = log;
+    v->why = snd_record_text(j->rec, "%s", why);
+    v->remedy = snd_record_text(j->rec, "%s", remedy);
+}
+
+// ---- the loop -----------------------------------------------------------------------------------------------------------------
+
+static void all_clear(snd_judge *j) {
+    static const snd_rule_row ok = {"ok", SND_LEVEL_OK, 0, "", ""};
+    bool growth = false, gradient = false, cosine = false;
+    for (int i = 0; i < j->run->n_values; i++) {
+        snd_found f;
+        const snd_rvalue *v = j->run->values[i];
+        growth = growth || snd_judge_number(v, "q", &f);
+        gradient = gradient || snd_judge_number(v, "gq", &f);
+        cosine = cosine || snd_judge_number(v, "cos", &f);
+    }
+    char why[400];
+    snprintf(why, sizeof why, "nothing to report: looked at %d values and %d parameters for %s%s%s%snorm sites, init and how branches start",
+             j->run->n_values, j->d->n_params, growth ? "stream growth, " : "", gradient ? "gradient ratio, " : "",
+             cosine ? "correlation of examples, " : "", j->run->n_params ? "drawn weights, " : "");
+    j->row = &ok;
+    snd_judge_say(j, SND_LEVEL_OK, "", NAN, false, why, "");
+}
+
+sonde_status snd_rules_run(const snd_spec *spec, const snd_description *d, snd_run *run, const snd_rules_opts *o) {
+    SND_FAIL_IF(!run, SONDE_ENOMEM, "rules: there is no run to look at");
+    snd_judge j = {.spec = spec, .d = d, .run = run, .rec = run->rec};
+    if (o) j.o = *o;
+    for (int i = 0; i < N_RULES; i++) {
+        j.row = &rows[i];
+        functions[i](&j);
+    }
+    if (!j.fired) all_clear(&j);
+    return snd_record_status(run->rec);
+}

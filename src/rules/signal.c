@@ -1,0 +1,195 @@
+// Rules about the numbers of a run: what leaves a number type, what vanishes, what collapses. They read measured numbers
+// where there are some, else predicted ones, and name the first value in running order.
+#include "rules/inner.h"
+
+#include <math.h>
+#include <string.h>
+
+static const char *const calmer = "a norm before each branch (wiring=pre), or the branch times 1/sqrt(L) (wiring=scaled-by-depth)";
+
+// ---- leaving a type -------------------------------------------------------------------------------------------------------------
+
+// Largest absolute value: measured, or four RMS (one value of 16000 of a Gaussian lies beyond).
+static bool peak_of(const snd_rvalue *v, snd_found *f, bool *is_absmax) {
+    *is_absmax = snd_judge_number(v, "absmax", f);
+    if (*is_absmax) return true;
+    if (snd_judge_number(v, "rms", f)) {
+        f->v += log10(4);
+        return true;
+    }
+    if (!snd_judge_number(v, "q", f)) return false;
+    f->v = f->v / 2 + log10(4);
+    return true;
+}
+
+// First value over the limit, and the largest one.
+static const snd_rvalue *first_over(const snd_judge *j, double limit, snd_found *first, bool *is_absmax, const snd_rvalue **top, double *most) {
+    const snd_rvalue *at = NULL;
+    *most = -INFINITY;
+    *top = NULL;
+    for (int i = 0; i < j->run->n_values; i++) {
+        const snd_rvalue *v = j->run->values[i];
+        snd_found f;
+        bool exact;
+        if (!strncmp(v->name, "grad.", 5) || !peak_of(v, &f, &exact)) continue;
+        if (f.v > *most) {
+            *most = f.v;
+            *top = v;
+        }
+        if (at || f.v <= limit) continue;
+        at = v;
+        *first = f;
+        *is_absmax = exact;
+    }
+    return at;
+}
+
+static const char *why_over(const snd_found *f, bool exact, double limit, const char *type, const snd_rvalue *top, double most, char out[400]) {
+    char a[40], b[40], c[40];
+    snprintf(out, 400, "%s largest value %s%s, more than %s can hold (%s); it reaches %s at %s, %s%d bits too many", snd_judge_word(f->measured),
+             snd_judge_text(a, f->v), exact ? "" : " (four RMS)", type, snd_judge_text(b, limit), snd_judge_text(c, most), top->name, "",
+             (int)ceil((most - limit) / log10(2)));
+    return out;
+}
+
+void snd_rule_stream_f32(snd_judge *j) {
+    snd_found f = {0};
+    bool exact = false;
+    double most;
+    char why[400];
+    const snd_rvalue *top, *at = first_over(j, j->row->threshold, &f, &exact, &top, &most);
+    if (!at) return;
+    snd_judge_say(j, SND_LEVEL_ERROR, at->name, f.v, true, why_over(&f, exact, j->row->threshold, "f32 or bf16", top, most, why), calmer);
+}
+
+// Over the limit: warn. Within three bits of it: info, with the headroom.
+void snd_rule_stream_f16(snd_judge *j) {
+    snd_found f = {0};
+    bool exact = false;
+    double most;
+    char why[400], a[40], bits[40];
+    const double limit = j->row->threshold, near = limit - 3 * log10(2);
+    const snd_rvalue *top, *at = first_over(j, limit, &f, &exact, &top, &most);
+    if (at) {
+        snd_judge_say(j, SND_LEVEL_WARN, at->name, f.v, true, why_over(&f, exact, limit, "f16", top, most, why),
+                      "train in bf16 or f32, or keep the stream small: a norm before each branch (wiring=pre), branches times 1/sqrt(L) (wiring=scaled-by-depth)");
+        return;
+    }
+    at = first_over(j, near, &f, &exact, &top, &most);
+    if (!at) return;
+    snprintf(why, sizeof why, "largest value %s at %s leaves %s bits of headroom in f16", snd_judge_text(a, most), top->name,
+             snd_format_num(bits, (limit - most) / log10(2), 2));
+    snd_judge_say(j, SND_LEVEL_INFO, at->name, f.v, true, why, "bf16 or f32 for the stream; f16 has no room for growth in training");
+}
+
+// A stream that shrinks below what f16 resolves. A stream that is exactly zero is another matter.
+void snd_rule_stream_vanishes(snd_judge *j) {
+    for (int i = 0; i < j->run->n_values; i++) {
+        const snd_rvalue *v = j->run->values[i];
+        snd_found f;
+        if (!snd_judge_is_stream(v) || !snd_judge_number(v, "q", &f) || f.v / 2 >= j->row->threshold) continue;
+        char why[400], a[40];
+        const bool f32 = f.v / 2 < -37.9298; // smallest normal f32, 2^-126
+        snprintf(why, sizeof why, "%s RMS of the stream is %s, below the smallest normal %s number", snd_judge_word(f.measured),
+                 snd_judge_text(a, f.v / 2), f32 ? "f32" : "f16");
+        snd_judge_say(j, f32 ? SND_LEVEL_ERROR : SND_LEVEL_WARN, v->name, f.v / 2, true, why,
+                      "a residual connection (wiring=residual or pre), or weights of variance 2/fan_in before a ReLU (init=he)");
+        return;
+    }
+}
+
+void snd_rule_nonfinite(snd_judge *j) {
+    static const char *const metrics[] = {"q", "absmax", "gq"};
+    if (j->run->nonfinite == 0) return;
+    for (int i = 0; i < j->run->n_values; i++) {
+        const snd_rvalue *v = j->run->values[i];
+        for (size_t k = 0; k < sizeof metrics / sizeof *metrics; k++) {
+            const snd_metric *m = snd_value_find(v, metrics[k]);
+            if (!m || !m->measured || (!isnan(m->mean) && m->mean != INFINITY)) continue;
+            char why[400];
+            snprintf(why, sizeof why, "%s of %s is not finite in every seed; %lld numbers of this run are not finite", m->name, v->name,
+                     (long long)j->run->nonfinite);
+            snd_judge_say(j, SND_LEVEL_ERROR, v->name, NAN, false, why,
+                          "look at what this value is computed from: a division by a number that can be zero (dot, rms, eps=0), exp or log of a large or negative one");
+            return;
+        }
+    }
+}
+
+// ---- the gradient ---------------------------------------------------------------------------------------------------------------
+
+typedef struct step { int first, last; double decades; } step; // per layer, log10 of the mean square going back
+
+// The layers over which the gradient changes fastest: all those around the steepest one with at least half its change.
+static step steepest(const snd_judge *j, int last_layer, double sign) {
+    step s = {-1, -1, 0};
+    snd_found up, down;
+    char name[64];
+    for (int l = 0; l <= last_layer; l++) {
+        snprintf(name, sizeof name, "layers.%d.x", l - 1);
+        if (!snd_judge_named(j, l ? name : "in.x", "gq", &down)) continue;
+        snprintf(name, sizeof name, "layers.%d.x", l);
+        if (!snd_judge_named(j, name, "gq", &up)) continue;
+        const double d = sign * (down.v - up.v);
+        const bool goes_on = s.last == l - 1 && d >= s.decades / 2 && d <= 2 * s.decades;
+        if (goes_on) s.last = l;
+        else if (d > s.decades) s = (step){l, l, d};
+        if (goes_on && d > s.decades) s.decades = d;
+    }
+    return s;
+}
+
+void snd_rule_gradient(snd_judge *j) {
+    char last[64], why[500], a[40], b[40];
+    const int top = (int)j->run->depth - 1;
+    snd_found in, out;
+    snprintf(last, sizeof last, "layers.%d.x", top);
+    if (top < 1 || !snd_judge_named(j, "in.x", "gq", &in) || !snd_judge_named(j, last, "gq", &out)) return;
+    const double ratio = in.v - out.v;
+    if (fabs(ratio) <= j->row->threshold) return;
+    const bool grows = ratio > 0;
+    int n = snprintf(why, sizeof why, "%s mean square of the gradient at in.x is %s times that at %s over %d layers", snd_judge_word(in.measured && out.measured),
+                     snd_judge_text(a, ratio), last, top + 1);
+    const step s = steepest(j, top, grows ? 1 : -1);
+    if (s.first >= 0)
+        snprintf(why + n, sizeof why - (size_t)n, "; steepest in layers %d..%d, a factor of %s per layer", s.first, s.last,
+                 snd_judge_text(b, grows ? s.decades : -s.decades));
+    const char *remedy = grows ? "a norm before each branch (wiring=pre), or branches times 1/sqrt(L) (wiring=scaled-by-depth); clipping hides this but does not cure it"
+                               : "an identity path (wiring=residual, pre) or a larger skip (wiring=deepnorm); a higher learning rate does not reach the first layers alone";
+    char where[64];
+    snprintf(where, sizeof where, "layers.%d.x", s.first >= 0 ? s.first : top);
+    snd_judge_say(j, SND_LEVEL_WARN, s.first >= 0 ? where : "in.x", ratio, true, why, remedy);
+    // the table holds decades both ways; the verdict says the side that was crossed
+    if (!grows && j->rec->n_verdicts) j->rec->verdicts[j->rec->n_verdicts - 1]->threshold = -j->row->threshold;
+}
+
+void snd_rule_gradient_f32(snd_judge *j) {
+    // going back: the last value over the limit in running order is the first one that the gradient meets
+    for (int i = j->run->n_values - 1; i >= 0; i--) {
+        const snd_rvalue *v = j->run->values[i];
+        snd_found f;
+        if (!snd_judge_number(v, "gq", &f) || f.v / 2 <= j->row->threshold) continue;
+        char why[400], a[40];
+        snprintf(why, sizeof why, "%s RMS of the gradient is %s, more than f32 or bf16 can hold", snd_judge_word(f.measured), snd_judge_text(a, f.v / 2));
+        snd_judge_say(j, SND_LEVEL_ERROR, v->name, f.v / 2, true, why, calmer);
+        return;
+    }
+}
+
+// ---- examples that become one -----------------------------------------------------------------------------------------------------
+
+void snd_rule_collapse(snd_judge *j) {
+    snd_found in, f;
+    if (snd_judge_named(j, "in.x", "cos", &in) && in.v > j->row->threshold) return; // they came in that way
+    for (int i = 0; i < j->run->n_values; i++) {
+        const snd_rvalue *v = j->run->values[i];
+        if (!snd_judge_is_stream(v) || !snd_judge_number(v, "cos", &f) || f.v <= j->row->threshold) continue;
+        char why[400], a[40], b[40];
+        snprintf(why, sizeof why, "%s mean cosine between different examples is %s (at in.x %s): what is left to tell them apart is %s of the energy",
+                 snd_judge_word(f.measured), snd_format_num(a, f.v, 5), snd_judge_named(j, "in.x", "cos", &in) ? snd_format_num(b, in.v, 3) : "unknown",
+                 f.v < 0.9999 ? "under 1 %" : "under 0.01 %");
+        snd_judge_say(j, SND_LEVEL_WARN, v->name, f.v, false, why,
+                      "a residual connection, a branch of zero mean (block=two-matrix in place of one-matrix), batch norm in the branch, or smaller branches (1/sqrt(L))");
+        return;
+    }
+}
