@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Every row of a .def table has its code, and every such piece of code has its row.
 
-ROWS says, for the tables that promise more than a list, what a row's name stands for: a file of the folder, or a
-symbol defined in it. For all tables: row names are unique, and the table is included by some source.
+ROWS says, for the tables that promise more than a list, what a row's name stands for: a function or another symbol
+defined in the folder. For all tables: row names are unique, and the table is included by some source.
 """
 import glob
 import os
@@ -11,12 +11,12 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
-# table -> (row macro, index of the argument that names the code, "file" or "symbol", pattern with {} for that name)
-# symbol: a definition beginning "const ... NAME" or "TYPE NAME(" at the start of a line in some .c of the folder.
+# table -> (row macro, index of the argument that names the code, "function" or "symbol", pattern, {} being that name)
+# symbol: a definition "const ... NAME =", function: "TYPE NAME(", at the start of a line in some .c of the folder.
 ROWS = {
-    "cli/verbs.def": ("SND_VERB", 0, "file", "verb_{}.c"),
+    "cli/verbs.def": ("SND_VERB", 0, "function", "snd_verb_{}"),
     "ops/ops.def": ("SND_OP_ROW", 1, "symbol", "snd_op_{}"),
-    "report/sections.def": ("SND_SECTION", 0, "file", "section_{}.c"),
+    "report/sections.def": ("SND_SECTION", 0, "function", "snd_section_{}"),
 }
 
 
@@ -47,14 +47,15 @@ def sources_in(folder):
     return glob.glob(os.path.join(folder, "**", "*.c"), recursive=True)
 
 
-def check_files(table, folder, names, pattern):
+def check_functions(table, folder, names, pattern):
+    """A row's function is defined in the folder; a function of that shape has a row."""
+    shape = re.compile(r"^(?!static)[a-z][\w ]*[ *](" + pattern.replace("{}", r"\w+") + r")\(", re.M)
     want = {pattern.format(n) for n in names}
-    shape = re.compile("^" + re.escape(pattern).replace(re.escape("{}"), r"[\w-]+") + "$")
-    have = {os.path.basename(p) for p in sources_in(folder) if shape.match(os.path.basename(p))}
+    have = {m for p in sources_in(folder) for m in shape.findall(open(p, encoding="utf-8").read())}
     for f in sorted(want - have):
-        yield f"src/{table}: a row without its file {f}"
+        yield f"src/{table}: a row without its function {f}"
     for f in sorted(have - want):
-        yield f"src/{os.path.relpath(folder, ROOT + '/src')}/{f}: a file without a row in {os.path.basename(table)}"
+        yield f"src/{table}: no row for {f}"
 
 
 def check_symbols(table, folder, names, pattern):
@@ -90,7 +91,7 @@ def main():
             names = [a[index] for m, a, _ in rows if m == macro]
             if not names:
                 bad.append(f"src/{table}: no row {macro}(...)")
-            check = {"file": check_files, "symbol": check_symbols}.get(kind)
+            check = {"function": check_functions, "symbol": check_symbols}.get(kind)
             if check:
                 bad += check(table, os.path.dirname(path), names, pattern)
     print("\n".join(bad), end="\n" if bad else "")

@@ -28,7 +28,7 @@ RULES = [
      "numbers are parsed by snd_parse_num"),
     (r"(?<![\w.>])(?:setlocale|rand|srand|drand48|strtok|strerror)\s*\(", lambda p: p.startswith("cli/"),
      "not thread-safe"),
-    (r"^static (?!const\b|_Thread_local\b|inline\b|_Atomic\b|pthread_once_t\b)(?![^=;]*\*const \w+\[)[^()={]*(?:;|=|\[)",
+    (r"^\s*static (?!const\b|_Thread_local\b|inline\b|_Atomic\b|pthread_once_t\b)(?![^=;]*\*const \w+\[)[^()={]*(?:;|=|\[)",
      lambda p: p.startswith("cli/"), "no global mutable state"),
 ]
 
