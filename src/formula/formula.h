@@ -178,7 +178,7 @@ typedef struct snd_stack {
 } snd_stack;
 
 /// Runs the whole stack through a reader: in:, every layer, out:. `x` is the stream on entry; *out is out.x.
-/// exits (may be NULL): after layer exits[i] (1..L, ascending), out: is also evaluated and handed to on_exit; so one
+/// exits (may be NULL): after layer exits[i] (0..L, ascending), out: is also evaluated and handed to on_exit; so one
 /// forward serves several depths when the formula mentions neither L nor S.
 typedef struct snd_walk {
     snd_arena *arena;          // names and scratch

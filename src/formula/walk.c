@@ -839,6 +839,14 @@ static sonde_status run_out(walker *w, snd_val *out) {
     return SONDE_OK;
 }
 
+static sonde_status run_exits(walker *w, int layers, int *e, snd_val *out) {
+    for (; *e < w->w->n_exits && w->w->exits[*e] == layers; ++*e) {
+        SND_TRY(run_out(w, out));
+        SND_TRY(w->w->on_exit(w->r->self, layers, *out));
+    }
+    return SONDE_OK;
+}
+
 static sonde_status run_stack(walker *w, snd_val x, snd_val *out) {
     w->calls = 0;
     w->mix.n = w->attn.n = 0;
@@ -846,16 +854,13 @@ static sonde_status run_stack(walker *w, snd_val x, snd_val *out) {
     w->in_scope.vars[0] = (var){.name = "x", .v = x};
     w->top = &w->in_scope;
     SND_TRY(run_in(w));
-    int e = 0;
     const bool exits = !w->counting && w->w->n_exits > 0;
+    int e = 0;
+    if (exits) SND_TRY(run_exits(w, 0, &e, out));
     for (int l = 0; l < w->st->L; l++) {
         w->layer = l;
         SND_TRY(run_layer(w));
-        while (exits && e < w->w->n_exits && w->w->exits[e] == l + 1) {
-            SND_TRY(run_out(w, out));
-            SND_TRY(w->w->on_exit(w->r->self, l + 1, *out));
-            e++;
-        }
+        if (exits) SND_TRY(run_exits(w, l + 1, &e, out));
     }
     if (exits) return SONDE_OK; // the last exit, if it is L, has run out: already
     SND_TRY(run_out(w, out));

@@ -7,6 +7,7 @@
 #include "metrics/metrics.h"
 #include "readers/predict.h"
 #include "readers/readers.h"
+#include "rules/rules.h"
 
 // ---- run: compute exactly this (formulas.md section 8) ------------------------------------------------------------------
 
@@ -55,4 +56,22 @@ typedef struct snd_measure_opts {
 sonde_status snd_lab_predict(snd_record *r, const snd_spec *spec, const char *label, const snd_measure_opts *o) SONDE_MUST_CHECK;
 /// Draws, runs forward and backward, and puts every metric beside its prediction and band.
 sonde_status snd_lab_measure(snd_record *r, const snd_spec *spec, const char *label, const snd_measure_opts *o) SONDE_MUST_CHECK;
+// ---- demo: the lecture's panels -------------------------------------------------------------------------------------------
+
+typedef struct snd_demo_opts {
+    bool quick;
+    uint64_t seed;
+    snd_dtype dtype;
+    int threads;
+    size_t max_memory;
+    const snd_stop *stop;
+    void (*progress)(void *ctx, const char *what, int64_t done, int64_t total); void *ctx;
+} snd_demo_opts;
+
+int snd_panel_count(void);
+const char *snd_panel_name(int i);
+const char *snd_panel_title(int i);
+/// The named panels (none named: all) into the record.
+sonde_status snd_lab_demo(snd_record *r, const char *const *names, int n, const snd_demo_opts *o) SONDE_MUST_CHECK;
+
 #endif

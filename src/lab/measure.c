@@ -410,7 +410,7 @@ static sonde_status run_all(job *j, const snd_spec *spec) {
     int *d;
     int n = j->o.n_depths;
     SND_NEW(j->rec->arena, d, n);
-    for (int i = 0; i < n; i++) d[i] = (int)j->o.depths[i];
+    for (int i = 0; i < n; i++) d[i] = (int)j->o.depths[i]; // 0 layers: the stem alone
     sort_depths(d, &n);
     j->sparse = true;
     if (depth_free(spec)) {

@@ -137,7 +137,9 @@ static sonde_status add_value(maker *k, const char *name, snd_id v, int exit) {
     return add_stream_cells(k, name, v, exit);
 }
 
-static const char *last_stream(const maker *k, int layers) { return snd_arena_printf(k->p->arena, "layers.%d.x", layers - 1); }
+static const char *last_stream(const maker *k, int layers) {
+    return layers ? snd_arena_printf(k->p->arena, "layers.%d.x", layers - 1) : "in.x";
+}
 
 static sonde_status add_forward(maker *k) {
     const snd_model *m = k->p->m;
@@ -151,7 +153,7 @@ static sonde_status add_forward(maker *k) {
         const char *last = last_stream(k, m->exits[e].layers);
         if (!last) return SONDE_ENOMEM;
         const snd_id v = snd_model_tap(m, last);
-        if (k->p->o.sparse && v) SND_TRY(add_value(k, last, v, e));
+        if (k->p->o.sparse && v && m->exits[e].layers) SND_TRY(add_value(k, last, v, e));
         SND_TRY(add_value(k, "out.x", m->exits[e].out_x, e));
         if (m->exits[e].logits) SND_TRY(add_value(k, "logits", m->exits[e].logits, e));
     }

@@ -32,6 +32,8 @@ void snd_nn_init_text(const snd_init *i, snd_buf *b);
 /// Base kind in force: "xavier", "normal", ...
 const char *snd_nn_base_kind(const snd_spec *s);
 
+/// The parameter (or state) of this name, made on first use.
+snd_id snd_nn_param(snd_graph *g, const char *name, snd_shape shape, const snd_init *init, bool is_state);
 sonde_status snd_nn_norm(const snd_nn *m, const char *site, const snd_norm_args *n, snd_id x, int64_t d, snd_id *out) SONDE_MUST_CHECK;
 /// y = x Wᵀ (+ b), parameters site.weight and site.bias.
 sonde_status snd_nn_linear(const snd_nn *m, const char *site, const char *role, const char *alt, snd_id x, int64_t in, int64_t out_features,

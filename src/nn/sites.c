@@ -7,6 +7,13 @@ static const char *part(const snd_nn *m, const char *site, const char *name) {
     return snd_arena_printf(snd_graph_arena(m->g), "%s.%s", site, name);
 }
 
+// One tensor per name: with several exits, the sites of out: stand in the graph several times and share theirs.
+snd_id snd_nn_param(snd_graph *g, const char *name, snd_shape shape, const snd_init *init, bool is_state) {
+    const snd_id old = snd_g_find(g, name);
+    if (old) return old;
+    return is_state ? snd_g_state(g, name, shape, init) : snd_g_param(g, name, shape, init);
+}
+
 static sonde_status param(const snd_nn *m, const char *site, const char *name, const char *role, int64_t n, double v, snd_id *out) {
     const char *full = part(m, site, name);
     if (!full) return SONDE_ENOMEM;
@@ -17,7 +24,7 @@ static sonde_status param(const snd_nn *m, const char *site, const char *name, c
     const double neutral = *role == 'g' ? 1 : 0;
     if (m->integrate && (*role == 'g' || *role == 'b') && n > 1 && init.kind == SND_INIT_CONST && init.a * init.factor == neutral)
         return SONDE_OK;
-    *out = snd_g_param(m->g, full, SND_SHAPE(n), &init);
+    *out = snd_nn_param(m->g, full, SND_SHAPE(n), &init, false);
     return SONDE_OK;
 }
 
@@ -25,7 +32,7 @@ static sonde_status state(const snd_nn *m, const char *site, const char *name, i
     const char *full = part(m, site, name);
     if (!full) return SONDE_ENOMEM;
     const snd_init init = {.kind = SND_INIT_CONST, .a = v, .factor = 1};
-    *out = snd_g_state(m->g, full, SND_SHAPE(n), &init);
+    *out = snd_nn_param(m->g, full, SND_SHAPE(n), &init, true);
     return SONDE_OK;
 }
 
@@ -102,7 +109,7 @@ sonde_status snd_nn_linear(const snd_nn *m, const char *site, const char *role, 
     } else {
         const char *name = part(m, site, "weight");
         if (!name) return SONDE_ENOMEM;
-        *out = snd_g_linear(m->g, x, snd_g_param(m->g, name, SND_SHAPE(out_features, in), &init));
+        *out = snd_g_linear(m->g, x, snd_nn_param(m->g, name, SND_SHAPE(out_features, in), &init, false));
     }
     if (!bias) return SONDE_OK;
     snd_id b;

@@ -139,7 +139,7 @@ static sonde_status learned(builder *b, const snd_site *site, const char *role, 
     snd_init i;
     b->nn.layer = site->layer;
     SND_TRY(snd_nn_init_value(&b->nn, role, init, &i));
-    return give(b, snd_g_param(b->nn.g, site->name, SND_SHAPE(n), &i), out, site->name);
+    return give(b, snd_nn_param(b->nn.g, site->name, SND_SHAPE(n), &i, false), out, site->name);
 }
 
 static sonde_status b_scalar(void *self, const snd_site *site, double init, snd_val *out) {
@@ -192,7 +192,7 @@ static sonde_status b_depthmix(void *self, const snd_site *site, const snd_val *
     snd_init init;
     SND_TRY(snd_nn_init_value(&b->nn, "depthmix", 1, &init));
     if (init.kind == SND_INIT_CONST && init.a == 1) init.kind = SND_INIT_LAST; // no rule replaced the start [0, .., 0, 1]
-    const snd_id w = snd_g_param(g, site->name, SND_SHAPE(n), &init);
+    const snd_id w = snd_nn_param(g, site->name, SND_SHAPE(n), &init, false);
     return give(b, snd_g_wsum(g, w, v, n), out, site->name);
 }
 
@@ -205,7 +205,7 @@ static sonde_status b_depthattn(void *self, const snd_site *site, const snd_val 
     SND_NEW(b->arena, v, n);
     SND_NEW(b->arena, score, n);
     SND_TRY(snd_nn_init_value(&b->nn, "depthattn", 0, &init));
-    const snd_id w = snd_g_param(g, site->name, SND_SHAPE(list[0].cols), &init);
+    const snd_id w = snd_nn_param(g, site->name, SND_SHAPE(list[0].cols), &init, false);
     for (int i = 0; i < n; i++) {
         v[i] = list[i].id;
         score[i] = snd_g_rowdot(g, snd_g_rmsnorm(g, v[i], 0, 0, eps, false), w);
@@ -267,6 +267,7 @@ static sonde_status finish(builder *b, int layers, snd_id out_x) {
     snd_model *m = b->m;
     snd_exit e = {.layers = layers, .out_x = out_x};
     SND_TRY(snd_mlp_head(&b->nn, out_x, &e.logits));
+    SND_TRY(check(b, "head"));
     SND_FAIL_IF(b->o->with_targets && !e.logits, SONDE_EINPUT, "targets need logits, but this model has no head; give outputs=CLASSES");
     if (b->o->with_targets) {
         if (!m->targets) m->targets = snd_g_input(b->nn.g, "targets", SND_SHAPE(b->o->rows), SND_I64);
