@@ -52,6 +52,7 @@ def check_functions(table, folder, names, pattern):
     shape = re.compile(r"^(?!static)[a-z][\w ]*[ *](" + pattern.replace("{}", r"\w+") + r")\(", re.M)
     want = {pattern.format(n) for n in names}
     have = {m for p in sources_in(folder) for m in shape.findall(open(p, encoding="utf-8").read())}
+    have -= {pattern.format(word) for word in ("at", "count", "find", "name")}  # the table's own access
     for f in sorted(want - have):
         yield f"src/{table}: a row without its function {f}"
     for f in sorted(have - want):
