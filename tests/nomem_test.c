@@ -1,0 +1,154 @@
+// Whole pieces of work with the n-th allocation failing, for n = 1, 2, 3, ... until nothing fails any more: each time
+// the work must say "memory" (or do without), crash nowhere and give everything back.
+#include "check.h"
+
+#include "lab/lab.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef sonde_status work_fn(snd_arena *a);
+
+// The first allocations one by one, later ones in growing steps: a few hundred runs in all.
+static void with_every_allocation_failing(work_fn *work, const char *what) {
+    snd_arena *warm = snd_arena_create();
+    CHECK_OK(work(warm)); // also fills what is made once per process
+    snd_arena_destroy(warm);
+    const size_t before = snd_alloc_bytes();
+    int failures = 0;
+    for (int64_t n = 1;; n += 1 + n / 40) {
+        const int64_t count = snd_alloc_count();
+        snd_alloc_fail_at(n);
+        snd_arena *a = snd_arena_create();
+        const sonde_status s = a ? work(a) : SONDE_ENOMEM;
+        const bool reached = snd_alloc_count() - count >= n;
+        snd_alloc_fail_at(0);
+        snd_arena_destroy(a);
+        if (s != SONDE_OK && s != SONDE_ENOMEM) {
+            fail_msg("%s, allocation %d: %s: %s", what, (int)n, sonde_status_name(s), sonde_error_message());
+        }
+        if (snd_alloc_bytes() != before) {
+            fail_msg("%s, allocation %d: %d bytes kept", what, (int)n, (int)(snd_alloc_bytes() - before));
+        }
+        failures += s == SONDE_ENOMEM;
+        if (!reached) break;
+    }
+    print_message("%s: %d failing runs\n", what, failures);
+    assert_true(failures > 3);
+}
+
+static sonde_status load(snd_arena *a, snd_spec **spec) {
+    const char *const small[] = {"layers=2", "width=8", "inputs=6", "outputs=3"};
+    return snd_spec_load(a, "pre", small, 4, spec);
+}
+
+static sonde_status load_and_print(snd_arena *a) {
+    snd_spec *spec;
+    snd_buf b = {0};
+    SND_TRY(load(a, &spec));
+    snd_spec_print_yaml(spec, &b);
+    const bool failed = b.failed;
+    snd_buf_free(&b);
+    return failed ? SONDE_ENOMEM : SONDE_OK;
+}
+
+static sonde_status read_formulas(snd_arena *a) {
+    snd_formula *f;
+    for (int i = 0; i < snd_wiring_count(); i++) {
+        snd_buf b = {0};
+        SND_TRY(snd_formula_parse(a, snd_wiring_at(i)->formula, &f));
+        snd_formula_print(f, &b);
+        const bool failed = b.failed;
+        snd_buf_free(&b);
+        if (failed) return SONDE_ENOMEM;
+    }
+    return SONDE_OK;
+}
+
+static sonde_status as_text(const snd_record *r) {
+    SND_TRY(snd_record_status(r));
+    snd_buf json = {0}, csv = {0};
+    snd_record_json(r, &json);
+    snd_record_csv(r, &csv);
+    const bool failed = json.failed || csv.failed;
+    snd_buf_free(&json);
+    snd_buf_free(&csv);
+    return failed ? SONDE_ENOMEM : SONDE_OK;
+}
+
+static sonde_status predict(snd_arena *a) {
+    snd_spec *spec;
+    SND_TRY(load(a, &spec));
+    snd_record *r = snd_record_create(a, SND_REC_PREDICT);
+    if (!r) return SONDE_ENOMEM;
+    const int64_t depths[] = {1, 2};
+    const snd_measure_opts o = {.rows = 4, .depths = depths, .n_depths = 2, .threads = 1};
+    SND_TRY(snd_lab_predict(r, spec, "pre", &o));
+    return as_text(r);
+}
+
+static sonde_status measure(snd_arena *a) {
+    snd_spec *spec;
+    SND_TRY(load(a, &spec));
+    snd_record *r = snd_record_create(a, SND_REC_MEASURE);
+    if (!r) return SONDE_ENOMEM;
+    const snd_measure_opts o = {.rows = 4, .seeds = 2, .threads = 1};
+    SND_TRY(snd_lab_measure(r, spec, "pre", &o));
+    return as_text(r);
+}
+
+static char folder[] = "/tmp/sonde-nomem-XXXXXX";
+
+static sonde_status run(snd_arena *a) {
+    snd_spec *spec;
+    SND_TRY(load(a, &spec));
+    char in[100], out[100];
+    snprintf(in, sizeof in, "%s/in.safetensors", folder);
+    snprintf(out, sizeof out, "%s/out.safetensors", folder);
+    float x[2 * 6] = {1, -2, 3, 0.5f}, dy[2 * 3] = {1};
+    const snd_tensor tensors[] = {{"input", SND_F32, SND_SHAPE(2, 6), x}, {"dy", SND_F32, SND_SHAPE(2, 3), dy}};
+    SND_TRY(snd_st_write(in, tensors, 2, NULL, 0));
+    const char *const taps[] = {"*"};
+    const snd_run_opts o = {
+        .input = in, .output = out, .taps = taps, .n_taps = 1, .backward = true, .dtype = SND_F32, .threads = 1};
+    snd_run_result result;
+    return snd_lab_run(a, spec, &o, &result);
+}
+
+static void formulas_survive(void **state) {
+    (void)state;
+    with_every_allocation_failing(read_formulas, "formulas");
+}
+
+static void specs_survive(void **state) {
+    (void)state;
+    with_every_allocation_failing(load_and_print, "spec");
+}
+
+static void predict_survives(void **state) {
+    (void)state;
+    with_every_allocation_failing(predict, "predict");
+}
+
+static void measure_survives(void **state) {
+    (void)state;
+    with_every_allocation_failing(measure, "measure");
+}
+
+static void run_survives(void **state) {
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    with_every_allocation_failing(run, "run");
+    char command[100];
+    snprintf(command, sizeof command, "rm -r '%s'", folder);
+    assert_int_equal(system(command), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(formulas_survive), cmocka_unit_test(specs_survive), cmocka_unit_test(predict_survives),
+        cmocka_unit_test(measure_survives), cmocka_unit_test(run_survives),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
