@@ -51,7 +51,7 @@ static const char *const inks[] = {
     [SND_INK_YELLOW] = "\033[33m", [SND_INK_GREEN] = "\033[32m", [SND_INK_BLUE] = "\033[34m"};
 
 void snd_ink_put(const snd_cli *c, snd_buf *b, snd_ink ink, const char *s) {
-    const bool on = c->color && ink != SND_INK_PLAIN;
+    const bool on = c->color && ink != SND_INK_PLAIN && *s;
     if (on) snd_buf_put(b, inks[ink]);
     snd_buf_put(b, s);
     if (on) snd_buf_put(b, "\033[0m");

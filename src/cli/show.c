@@ -21,6 +21,14 @@ static const char *setting(const snd_run *u, const char *key) {
     return NULL;
 }
 
+// The depths of all runs with this run's label: "1, 2, 4".
+static void depths_of(const snd_run *u, snd_buf *b) {
+    const snd_record *r = u->rec;
+    for (int i = 0; i < r->n_runs; i++)
+        if (strcmp(r->runs[i]->label, u->label) == 0)
+            snd_buf_printf(b, "%s%lld", b->len ? " " : "", (long long)r->runs[i]->depth);
+}
+
 static void show_head(snd_cli *c, const snd_run *u) {
     const char *dot = c->utf8 ? " · " : ", ";
     snd_buf b = {0}, line = {0};
@@ -34,7 +42,10 @@ static void show_head(snd_cli *c, const snd_run *u) {
     }
     for (size_t i = 0; i < sizeof head_keys / sizeof *head_keys; i++) {
         const char *text = setting(u, head_keys[i]);
-        if (text && *text) snd_buf_printf(&line, "%s%s %s", line.len ? dot : "", head_keys[i], text);
+        snd_buf all = {0};
+        if (text && strcmp(head_keys[i], "layers") == 0) depths_of(u, &all);
+        if (text && *text) snd_buf_printf(&line, "%s%s %s", line.len ? dot : "", head_keys[i], all.s ? all.s : text);
+        snd_buf_free(&all);
     }
     snd_buf_printf(&line, "%sseed %llu", line.len ? dot : "", (unsigned long long)u->seed);
     if (u->seeds > 1) snd_buf_printf(&line, "%s%d seeds", dot, u->seeds);
@@ -149,7 +160,7 @@ static void spark_line(snd_cli *c, const snd_run *u, const char *metric, int nam
     int n = 0;
     const snd_metric *first = NULL, *last = NULL;
     for (int i = 0; v && i < u->n_values; i++) {
-        if (!is_stream(u->values[i]->name)) continue;
+        if (!is_stream(u->values[i]->name) || ends(u->values[i]->name, "out.x")) continue;
         const snd_metric *m = snd_value_find(u->values[i], metric);
         v[n++] = m ? shown(m) : NAN;
         if (m && !first) first = m;
@@ -176,6 +187,12 @@ static bool row_shown(const snd_cli *c, const snd_run *u, const snd_rvalue *v) {
     return false;
 }
 
+static char *one_decimal(char out[40], double v) {
+    snd_format_num(out, round(v * 10) / 10, 6);
+    if (isfinite(v) && !strchr(out, '.') && !strchr(out, 'e')) strcat(out, ".0");
+    return out;
+}
+
 static void metric_cells(snd_text_table *t, const columns *k, int i, const snd_metric *m) {
     char s[40], z[48];
     const bool out = m && snd_metric_outside(m);
@@ -187,8 +204,7 @@ static void metric_cells(snd_text_table *t, const columns *k, int i, const snd_m
     }
     if (!k->z[i]) return;
     z[0] = 0;
-    if (m && !isnan(m->z))
-        snprintf(z, sizeof z, "%s%s", m->z < 0 ? "" : "+", snd_format_num(s, round(m->z * 10) / 10, 3));
+    if (m && !isnan(m->z)) snprintf(z, sizeof z, "%s%s", m->z < 0 ? "" : "+", one_decimal(s, m->z));
     snprintf(z + strlen(z), sizeof z - strlen(z), "%s", out ? "!" : m && !isnan(m->z) ? " " : "");
     snd_table_cell(t, z);
     if (out) snd_table_ink(t, SND_INK_RED);
@@ -315,6 +331,31 @@ static const snd_rvalue *last_stream(const snd_run *u, const char *metric) {
     return NULL;
 }
 
+static bool label_seen(const snd_record *r, int i) {
+    for (int k = 0; k < i; k++)
+        if (strcmp(r->runs[k]->label, r->runs[i]->label) == 0) return true;
+    return false;
+}
+
+static void run_cells(snd_text_table *t, const snd_run *u, const snd_rvalue *sum, int n_sum, const columns *k) {
+    char s[40];
+    snd_table_cell(t, u->label);
+    snd_table_int(t, u->depth);
+    for (int m = 0; m < n_sum; m++) {
+        const snd_metric *x = snd_value_find(u->summary, sum->metrics[m]->name);
+        snd_table_cell(t, x ? text_of(s, x->log, shown(x), 4) : "");
+    }
+    for (int m = 0; m < k->n; m++) {
+        const snd_rvalue *v = last_stream(u, k->name[m]);
+        const snd_metric *x = v ? snd_value_find(v, k->name[m]) : NULL;
+        snd_table_cell(t, x ? text_of(s, x->log, shown(x), 4) : "");
+        if (x && snd_metric_outside(x)) snd_table_ink(t, SND_INK_RED);
+        if (!k->theory[m]) continue;
+        snd_table_cell(t, x && !isnan(x->predicted) ? text_of(s, x->log, x->predicted, 4) : "");
+        snd_table_ink(t, SND_INK_DIM);
+    }
+}
+
 // One line a run: the summary figures, and the columns' metrics at the last layer.
 static void runs_table(snd_cli *c, const snd_record *r) {
     const columns k = choose(c, r->runs[0]);
@@ -332,34 +373,14 @@ static void runs_table(snd_cli *c, const snd_record *r) {
     snd_text_table *t = snd_table(c, n);
     snd_table_head(t, head);
     snd_table_left(t, 0);
-    for (int i = 0; i < r->n_runs; i++) {
-        const snd_run *u = r->runs[i];
-        char s[40];
-        snd_table_cell(t, u->label);
-        snd_table_int(t, u->depth);
-        for (int m = 0; m < n_sum; m++) {
-            const snd_metric *x = snd_value_find(u->summary, sum->metrics[m]->name);
-            snd_table_cell(t, x ? text_of(s, x->log, shown(x), 4) : "");
-        }
-        for (int m = 0; m < k.n; m++) {
-            const snd_rvalue *v = last_stream(u, k.name[m]);
-            const snd_metric *x = v ? snd_value_find(v, k.name[m]) : NULL;
-            snd_table_cell(t, x ? text_of(s, x->log, shown(x), 4) : "");
-            if (x && snd_metric_outside(x)) snd_table_ink(t, SND_INK_RED);
-            if (!k.theory[m]) continue;
-            snd_table_cell(t, x && !isnan(x->predicted) ? text_of(s, x->log, x->predicted, 4) : "");
-            snd_table_ink(t, SND_INK_DIM);
-        }
+    for (int first = 0; first < r->n_runs; first++) { // runs of one label together, in the order of first appearance
+        if (label_seen(r, first)) continue;
+        for (int i = first; i < r->n_runs; i++)
+            if (strcmp(r->runs[i]->label, r->runs[first]->label) == 0) run_cells(t, r->runs[i], sum, n_sum, &k);
     }
     snd_print(c, "\n");
     if (k.n) snd_print(c, "At the last layer's stream (per layer: --full, --json, --csv, -o DIR):\n");
     snd_table_print(t);
-}
-
-static bool label_seen(const snd_record *r, int i) {
-    for (int k = 0; k < i; k++)
-        if (strcmp(r->runs[k]->label, r->runs[i]->label) == 0) return true;
-    return false;
 }
 
 // ---- panels and tables --------------------------------------------------------------------------------------------------
@@ -372,13 +393,28 @@ static double end_of(const double *v, int n, bool last) {
     return NAN;
 }
 
+// "depth 256": the panel's smallest or largest x.
+static void x_text(char out[64], const snd_panel *p, bool last) {
+    double x = NAN;
+    char number[40];
+    for (int i = 0; i < p->n_series; i++) {
+        const double v = end_of(p->series[i]->x, p->series[i]->n, last);
+        if (isnan(x) || (last ? v > x : v < x)) x = v;
+    }
+    snprintf(out, 64, "%.20s %s", p->x_name, snd_format_num(number, x, 6));
+}
+
 static void show_panel(snd_cli *c, const snd_panel *p) {
     snd_buf b = {0};
     snd_buf_put(&b, "\n");
     snd_ink_put(c, &b, SND_INK_BOLD, p->title);
     snd_buf_printf(&b, "\n");
     if (p->caption) snd_wrap(&b, p->caption, 2, c->columns > 110 ? 110 : c->columns);
-    const char *head[] = {"", "", p->y_name, "", "theory", ""};
+    char from[64], to[64];
+    x_text(from, p, false);
+    x_text(to, p, true);
+    snd_buf_printf(&b, "  %s against %s\n", p->y_name, p->x_name);
+    const char *const head[] = {"", "", from, to, "theory", ""};
     snd_text_table *t = snd_table(c, 6);
     snd_table_head(t, head);
     snd_table_left(t, 0);
@@ -393,7 +429,7 @@ static void show_panel(snd_cli *c, const snd_panel *p) {
         for (int k = 0; k < s->n_refs; k++) {
             const snd_ref *f = &s->refs[k];
             snd_buf_printf(&refs, "%s%s %s at %s ", k ? "; " : "", *f->text ? f->text : "stated",
-                           text_of(text, p->log, f->y, 3), p->x_name);
+                           p->log ? snd_pretty_log10(text, f->y, 2) : snd_format_num(text, f->y, 6), p->x_name);
             snd_buf_num(&refs, f->x, 4);
         }
         snd_table_cell(t, s->label);

@@ -18,18 +18,16 @@ char *snd_pretty(char out[40], double v, int digits) {
         without_exponent(out);
         return out;
     }
-    const char *point = strchr(out, '.');
-    const size_t have = point ? strlen(point + 1) : 0;
-    const int whole = (int)floor(log10(fabs(v)) + 1e-12);
-    int missing = digits - 1 - whole - (int)have;
+    int missing = digits;
+    for (const char *c = out + strspn(out, "-0."); *c; c++) missing -= *c != '.';
     if (missing > 0 && strlen(out) + (size_t)missing + 2 < 40) {
-        if (!point) strcat(out, ".");
+        if (!strchr(out, '.')) strcat(out, ".");
         for (; missing > 0; missing--) strcat(out, "0");
     }
     return out;
 }
 
 char *snd_pretty_log10(char out[40], double log10_abs, int digits) {
-    if (fabs(log10_abs) < 4) return snd_pretty(out, pow(10, log10_abs), digits);
+    if (log10_abs > -4 && log10_abs < 6) return snd_pretty(out, pow(10, log10_abs), digits);
     return snd_format_log10(out, log10_abs, digits > 3 ? 3 : digits);
 }

@@ -1,0 +1,205 @@
+// The report is one file that needs nothing else: no address, no reference to another file, well-formed enough, its data
+// valid JSON that hostile labels can't break out of, the formula in it, dark and light styles.
+#include "check.h"
+#include "report/report.h"
+#include "sample_record.h"
+
+#include <ctype.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+typedef struct fixture {
+    snd_arena *a;
+    snd_buf page, demo;
+} fixture;
+
+static const char hostile[] = "<img src=x onerror=alert(1)>\"'&</script><!--";
+
+static int setup(void **state) {
+    static fixture f;
+    f.a = snd_arena_create();
+    snd_record *m = sample_measure(f.a, 6);
+    const snd_record *d = sample_demo(f.a);
+    if (!m || !d) return -1;
+    snd_run_setting(m->runs[0], hostile, hostile, false);
+    m->runs[0]->label = m->runs[0]->input = hostile;
+    m->verdicts[0]->why = m->verdicts[0]->where = m->verdicts[0]->rule = m->verdicts[0]->run = hostile;
+    snd_value_metric(m->runs[0]->values[1], "cos", false)->mean = NAN;
+    *state = &f;
+    const snd_record *const one = m;
+    if (snd_report_html(&one, 1, &f.page) != SONDE_OK) return -1;
+    return snd_report_html(&d, 1, &f.demo) == SONDE_OK ? 0 : -1;
+}
+
+static int teardown(void **state) {
+    fixture *f = *state;
+    snd_buf_free(&f->page);
+    snd_buf_free(&f->demo);
+    snd_arena_destroy(f->a);
+    return 0;
+}
+
+static void test_self_contained(void **state) {
+    const fixture *f = *state;
+    const char *const pages[2] = {f->page.s, f->demo.s};
+    static const char *const forbidden[] = {"http://", "https://", "//cdn", "src=\"h",         "src=\"/",
+                                            "<link",   "@import",  "url(",  "sourceMappingURL"};
+    for (int i = 0; i < 2; i++)
+        for (size_t k = 0; k < sizeof forbidden / sizeof *forbidden; k++) {
+            const char *at = strstr(pages[i], forbidden[k]);
+            if (at) print_error("found %s in: %.80s\n", forbidden[k], at);
+            assert_null(at);
+        }
+    assert_non_null(strstr(f->page.s, "default-src 'none'"));
+}
+
+// Start and end tags nest, outside of script and style; attributes are quoted by our own writer.
+static void test_well_formed(void **state) {
+    const fixture *f = *state;
+    static const char *const empty[] = {"meta", "!DOCTYPE", "br"};
+    const char *const pages[2] = {f->page.s, f->demo.s};
+    for (int p = 0; p < 2; p++) {
+        char stack[64][16];
+        int depth = 0;
+        for (const char *s = strchr(pages[p], '<'); s; s = strchr(s, '<')) {
+            const bool closing = s[1] == '/';
+            const char *name = s + 1 + closing;
+            const size_t n = strcspn(name, " >\n");
+            char tag[16];
+            snprintf(tag, sizeof tag, "%.*s", (int)(n < 15 ? n : 15), name);
+            assert_true(isalpha((unsigned char)*tag) || *tag == '!');
+            s = strchr(s, '>');
+            assert_non_null(s);
+            bool is_empty = false;
+            for (size_t k = 0; k < 3; k++) is_empty |= strcmp(tag, empty[k]) == 0;
+            if (is_empty) continue;
+            if (closing) {
+                assert_true(depth > 0);
+                if (strcmp(stack[--depth], tag) != 0) print_error("</%s> closes <%s>: %.60s\n", tag, stack[depth], s);
+                assert_string_equal(stack[depth], tag);
+                continue;
+            }
+            assert_true(depth < 64);
+            strcpy(stack[depth++], tag);
+            const bool raw = strcmp(tag, "script") == 0 || strcmp(tag, "style") == 0;
+            if (raw) s = strstr(s, strcmp(tag, "script") == 0 ? "</script>" : "</style>");
+            assert_non_null(s);
+        }
+        assert_int_equal(depth, 0);
+    }
+}
+
+static json_t *data_of(const char *page) {
+    const char *start = strstr(page, "id=\"data\">");
+    assert_non_null(start);
+    start += strlen("id=\"data\">");
+    const char *end = strstr(start, "</script>");
+    assert_non_null(end);
+    json_t *root = json_loadb(start, (size_t)(end - start), 0, NULL);
+    assert_non_null(root);
+    return root;
+}
+
+static void test_data(void **state) {
+    const fixture *f = *state;
+    json_t *root = data_of(f->page.s);
+    const json_t *run = json_array_get(json_object_get(root, "runs"), 0), *values = json_object_get(run, "values");
+    assert_string_equal(json_string_value(json_object_get(run, "label")), hostile);
+    const json_t *q = json_object_get(json_object_get(values, "metrics"), "q");
+    assert_true(json_is_true(json_object_get(q, "log")));
+    CHECK_CLOSE(json_number_value(json_array_get(json_object_get(q, "t"), 1)), log10(2), 1e-5);
+    assert_int_equal(json_array_size(json_object_get(q, "m")), json_array_size(json_object_get(values, "names")));
+    const json_t *cos = json_object_get(json_object_get(values, "metrics"), "cos");
+    assert_int_equal(json_integer_value(json_array_get(json_object_get(cos, "lost"), 0)), 1);
+    json_decref(root);
+    root = data_of(f->demo.s);
+    assert_int_equal(json_array_size(json_object_get(root, "runs")), 6);
+    const json_t *panel = json_array_get(json_object_get(root, "panels"), 0);
+    const json_t *series = json_array_get(json_object_get(panel, "series"), 1);
+    CHECK_CLOSE(json_number_value(json_object_get(json_array_get(json_object_get(series, "refs"), 0), "y")), 116, 0);
+    json_decref(root);
+}
+
+static int count(const char *s, const char *what) {
+    int n = 0;
+    for (s = strstr(s, what); s; s = strstr(s + 1, what)) n++;
+    return n;
+}
+
+static void test_hostile(void **state) {
+    const fixture *f = *state;
+    assert_null(strstr(f->page.s, "<img"));
+    assert_null(strstr(f->page.s, "<script>alert"));
+    assert_null(strstr(f->page.s, "<!--"));
+    assert_int_equal(count(f->page.s, "</script"), 3);
+    for (const char *s = f->page.s; *s;) { // the page is UTF-8 throughout, whatever the notes held
+        const int n = snd_utf8_sequence(s);
+        assert_true(n > 0);
+        s += n;
+    }
+}
+
+static void test_contents(void **state) {
+    const fixture *f = *state;
+    assert_non_null(strstr(f->page.s, "each: x = x + F(N(x))\nout: x = N(x)</code>"));
+    const char *order[] = {"<h1>", "id=\"models\"", "id=\"verdicts\"", "id=\"layers\"", "id=\"notes\"", "id=\"data\""};
+    const char *at = f->page.s;
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
+        const char *next = strstr(at, order[i]);
+        if (!next) print_error("%s is missing or out of order\n", order[i]);
+        assert_non_null(next);
+        at = next;
+    }
+    assert_non_null(strstr(f->page.s, "add <code>out: x = N(x)</code> to the wiring"));
+    assert_true(strstr(f->page.s, "verdict warn") < strstr(f->page.s, "verdict ok")); // worst first
+    assert_non_null(strstr(f->demo.s, "Residual connections: does the signal survive depth?</h1>"));
+    assert_non_null(strstr(f->demo.s, "about 10<sup>116</sup> at depth 256"));
+    assert_int_equal(count(f->demo.s, "<figure class=\"panel\" data-panel="), 2);
+    assert_non_null(strstr(f->demo.s, "Check values at depth 4"));
+    assert_non_null(strstr(f->page.s, "prefers-color-scheme: dark"));
+    assert_non_null(strstr(f->page.s, "width=device-width"));
+    assert_non_null(strstr(f->page.s, "@media print"));
+}
+
+// Two results with the same label in one page stay two curves.
+static void test_overlay(void **state) {
+    const fixture *f = *state;
+    const snd_record *const two[2] = {sample_measure(f->a, 3), sample_measure(f->a, 3)};
+    snd_buf b = {0};
+    CHECK_OK(snd_report_html(two, 2, &b));
+    json_t *root = data_of(b.s);
+    const json_t *runs = json_object_get(root, "runs");
+    assert_string_equal(json_string_value(json_object_get(json_array_get(runs, 0), "label")), "pre");
+    assert_string_equal(json_string_value(json_object_get(json_array_get(runs, 1), "label")), "pre (2)");
+    json_decref(root);
+    snd_buf_free(&b);
+}
+
+static void test_write(void **state) {
+    const fixture *f = *state;
+    char path[] = "/tmp/sonde-report-XXXXXX";
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    const snd_record *const one = sample_demo(f->a);
+    CHECK_OK(snd_report_write(&one, 1, path));
+    char *text;
+    size_t n;
+    CHECK_OK(snd_read_file(path, 1 << 24, &text, &n));
+    assert_string_equal(text, f->demo.s); // the same record gives the same bytes
+    snd_free(text);
+    unlink(path);
+    CHECK_STATUS(snd_report_write(&one, 1, "/nonexistent/folder/x.html"), SONDE_EIO);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_self_contained), cmocka_unit_test(test_well_formed), cmocka_unit_test(test_data),
+        cmocka_unit_test(test_hostile),        cmocka_unit_test(test_contents),    cmocka_unit_test(test_overlay),
+        cmocka_unit_test(test_write),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
