@@ -81,9 +81,10 @@ static sonde_status read_offsets(const snd_stfile *f, const json_t *j, const cha
     const long long begin = json_integer_value(a), end = json_integer_value(b);
     SND_FAIL_IF(end < begin, SONDE_EINPUT, "tensor '%s': its data ends (%lld) before it begins (%lld)", tensor, end,
                 begin);
-    SND_FAIL_IF((uint64_t)end > f->n_data, SONDE_EINPUT,
-                "tensor '%s': its data, bytes %lld to %lld, lies outside the file's %llu bytes of data (the file ends early)",
-                tensor, begin, end, (unsigned long long)f->n_data);
+    SND_FAIL_IF(
+        (uint64_t)end > f->n_data, SONDE_EINPUT,
+        "tensor '%s': its data, bytes %lld to %lld, lies outside the file's %llu bytes of data (the file ends early)",
+        tensor, begin, end, (unsigned long long)f->n_data);
     const uint64_t need = (uint64_t)snd_shape_size(e->t.shape) * snd_dtype_size(e->t.dtype);
     char shape[160];
     SND_FAIL_IF((uint64_t)(end - begin) != need, SONDE_EINPUT,
