@@ -1,0 +1,11 @@
+// Everything public. See spec.h, lab.h, record.h; examples/ has programs.
+#ifndef SONDE_H
+#define SONDE_H
+
+#include <sonde/lab.h>
+#include <sonde/record.h>
+#include <sonde/spec.h>
+#include <sonde/status.h>
+#include <sonde/version.h>
+
+#endif
