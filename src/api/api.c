@@ -22,8 +22,10 @@ sonde_status sonde_spec_load(const char *spec, const char *const *overrides, int
     if (!s) return SONDE_ENOMEM;
     s->arena = snd_arena_create();
     const sonde_status status = s->arena ? snd_spec_load(s->arena, spec, overrides, n, &s->spec) : SONDE_ENOMEM;
-    if (status == SONDE_OK) *out = s;
-    else sonde_spec_destroy(s);
+    if (status == SONDE_OK)
+        *out = s;
+    else
+        sonde_spec_destroy(s);
     return status;
 }
 
@@ -76,24 +78,44 @@ static sonde_status judge(snd_record *r, const snd_spec *spec, int64_t rows) {
 
 static sonde_status lab(const sonde_spec *s, const sonde_lab_opts *o, bool measure, sonde_record **out) {
     sonde_record *r;
-    const snd_measure_opts m = {.rows = o->batch, .cos = o->cos, .loss = o->loss != 0, .seed = o->seed, .seeds = o->seeds,
-                                .dtype = o->f64 ? SND_F64 : SND_F32, .depths = o->depths, .n_depths = o->n_depths, .threads = o->threads};
+    const snd_measure_opts m = {.rows = o->batch,
+                                .cos = o->cos,
+                                .loss = o->loss != 0,
+                                .seed = o->seed,
+                                .seeds = o->seeds,
+                                .dtype = o->f64 ? SND_F64 : SND_F32,
+                                .depths = o->depths,
+                                .n_depths = o->n_depths,
+                                .threads = o->threads};
     const snd_spec *spec = s->spec;
     const char *label = spec->wiring_key ? spec->wiring_key : spec->title ? spec->title : "formula";
     SND_TRY(new_record(measure ? SND_REC_MEASURE : SND_REC_PREDICT, &r));
     sonde_status status = measure ? snd_lab_measure(r->rec, spec, label, &m) : snd_lab_predict(r->rec, spec, label, &m);
     if (status == SONDE_OK) status = judge(r->rec, spec, m.rows ? m.rows : 64);
-    if (status == SONDE_OK) *out = r;
-    else sonde_record_destroy(r);
+    if (status == SONDE_OK)
+        *out = r;
+    else
+        sonde_record_destroy(r);
     return status;
 }
 
-sonde_status sonde_predict(const sonde_spec *s, const sonde_lab_opts *o, sonde_record **out) { return lab(s, o, false, out); }
-sonde_status sonde_measure(const sonde_spec *s, const sonde_lab_opts *o, sonde_record **out) { return lab(s, o, true, out); }
+sonde_status sonde_predict(const sonde_spec *s, const sonde_lab_opts *o, sonde_record **out) {
+    return lab(s, o, false, out);
+}
+sonde_status sonde_measure(const sonde_spec *s, const sonde_lab_opts *o, sonde_record **out) {
+    return lab(s, o, true, out);
+}
 
 sonde_status sonde_run(const sonde_spec *s, const sonde_run_opts *o) {
-    const snd_run_opts run = {.weights = o->weights, .input = o->input, .output = o->output, .taps = o->taps, .n_taps = o->n_taps,
-                              .backward = o->backward != 0, .eval = o->eval != 0, .dtype = o->f64 ? SND_F64 : SND_F32, .seed = o->seed,
+    const snd_run_opts run = {.weights = o->weights,
+                              .input = o->input,
+                              .output = o->output,
+                              .taps = o->taps,
+                              .n_taps = o->n_taps,
+                              .backward = o->backward != 0,
+                              .eval = o->eval != 0,
+                              .dtype = o->f64 ? SND_F64 : SND_F32,
+                              .seed = o->seed,
                               .threads = o->threads};
     snd_arena *a = snd_arena_create();
     if (!a) return SONDE_ENOMEM;
@@ -111,9 +133,13 @@ void sonde_record_destroy(sonde_record *r) {
     snd_free(r);
 }
 
-static const snd_run *run_at(const sonde_record *r, int run) { return run >= 0 && run < r->rec->n_runs ? r->rec->runs[run] : NULL; }
+static const snd_run *run_at(const sonde_record *r, int run) {
+    return run >= 0 && run < r->rec->n_runs ? r->rec->runs[run] : NULL;
+}
 
-int sonde_record_runs(const sonde_record *r) { return r->rec->n_runs; }
+int sonde_record_runs(const sonde_record *r) {
+    return r->rec->n_runs;
+}
 
 int64_t sonde_record_depth(const sonde_record *r, int run) {
     const snd_run *u = run_at(r, run);
@@ -130,28 +156,40 @@ const char *sonde_record_value_name(const sonde_record *r, int run, int value) {
     return u && value >= 0 && value < u->n_values ? u->values[value]->name : NULL;
 }
 
-sonde_status sonde_record_metric(const sonde_record *r, int run, const char *value, const char *metric, sonde_metric *out) {
+sonde_status sonde_record_metric(const sonde_record *r, int run, const char *value, const char *metric,
+                                 sonde_metric *out) {
     const snd_run *u = run_at(r, run);
     SND_FAIL_IF(!u, SONDE_ENAME, "the record has %d runs, no run %d", r->rec->n_runs, run);
     const snd_rvalue *v = snd_run_find(u, value);
     SND_FAIL_IF(!v, SONDE_ENAME, "run %d has no value '%s'", run, value);
     const snd_metric *m = snd_value_find(v, metric);
     SND_FAIL_IF(!m, SONDE_ENAME, "'%s' has no metric '%s'", value, metric);
-    *out = (sonde_metric){.log10 = m->log, .mean = m->mean, .sd = m->sd, .predicted = m->predicted, .lo = m->lo, .hi = m->hi, .z = m->z};
+    *out = (sonde_metric){
+        .log10 = m->log, .mean = m->mean, .sd = m->sd, .predicted = m->predicted, .lo = m->lo, .hi = m->hi, .z = m->z};
     return SONDE_OK;
 }
 
-int sonde_record_verdicts(const sonde_record *r) { return r->rec->n_verdicts; }
+int sonde_record_verdicts(const sonde_record *r) {
+    return r->rec->n_verdicts;
+}
 
 sonde_status sonde_record_verdict(const sonde_record *r, int i, sonde_verdict *out) {
-    SND_FAIL_IF(i < 0 || i >= r->rec->n_verdicts, SONDE_ENAME, "the record has %d verdicts, no verdict %d", r->rec->n_verdicts, i);
+    SND_FAIL_IF(i < 0 || i >= r->rec->n_verdicts, SONDE_ENAME, "the record has %d verdicts, no verdict %d",
+                r->rec->n_verdicts, i);
     const snd_verdict *v = r->rec->verdicts[i];
-    *out = (sonde_verdict){.rule = v->rule, .level = snd_level_name(v->level), .where = v->where, .value = v->value, .threshold = v->threshold,
-                           .why = v->why, .remedy = v->remedy};
+    *out = (sonde_verdict){.rule = v->rule,
+                           .level = snd_level_name(v->level),
+                           .where = v->where,
+                           .value = v->value,
+                           .threshold = v->threshold,
+                           .why = v->why,
+                           .remedy = v->remedy};
     return SONDE_OK;
 }
 
-int64_t sonde_record_nonfinite(const sonde_record *r) { return snd_record_nonfinite(r->rec); }
+int64_t sonde_record_nonfinite(const sonde_record *r) {
+    return snd_record_nonfinite(r->rec);
+}
 
 sonde_status sonde_record_json(const sonde_record *r, char **json) {
     snd_buf b = {0};
@@ -167,7 +205,8 @@ sonde_status sonde_record_json(const sonde_record *r, char **json) {
 sonde_status sonde_record_write(const sonde_record *r, const char *folder) {
     char path[4096];
     const snd_record *one = r->rec;
-    SND_FAIL_IF(snprintf(path, sizeof path, "%s/report.html", folder) >= (int)sizeof path, SONDE_EIO, "the folder's name is too long");
+    SND_FAIL_IF(snprintf(path, sizeof path, "%s/report.html", folder) >= (int)sizeof path, SONDE_EIO,
+                "the folder's name is too long");
     SND_TRY(snd_record_write(r->rec, folder));
     return snd_report_write(&one, 1, path);
 }
@@ -176,9 +215,13 @@ sonde_status sonde_record_read(const char *path, sonde_record **out) {
     sonde_record *r;
     SND_TRY(new_record(SND_REC_INVALID, &r));
     const sonde_status status = snd_record_read(r->arena, path, &r->rec);
-    if (status == SONDE_OK) *out = r;
-    else sonde_record_destroy(r);
+    if (status == SONDE_OK)
+        *out = r;
+    else
+        sonde_record_destroy(r);
     return status;
 }
 
-void sonde_free(void *p) { snd_free(p); }
+void sonde_free(void *p) {
+    snd_free(p);
+}

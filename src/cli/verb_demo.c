@@ -5,7 +5,10 @@
 
 #include <string.h>
 
-typedef struct bar { snd_cli *c; snd_progress p; } bar;
+typedef struct bar {
+    snd_cli *c;
+    snd_progress p;
+} bar;
 
 static void progress(void *ctx, const char *stage, int64_t done, int64_t total) {
     bar *b = ctx;
@@ -29,9 +32,14 @@ static sonde_status list_panels(snd_cli *c) {
 sonde_status snd_verb_demo(snd_cli *c) {
     if (snd_opt_flag(c, "list")) return list_panels(c);
     bar b = {.c = c};
-    const snd_demo_opts o = {.quick = snd_opt_flag(c, "quick"), .seed = (uint64_t)snd_opt_int(c, "seed", 0), .threads = (int)snd_opt_int(c, "threads", 0),
-                             .dtype = snd_dtype_find(snd_opt_str(c, "dtype", "f32")), .max_memory = (size_t)snd_opt_int(c, "max-memory", 0),
-                             .stop = c->stop, .progress = progress, .ctx = &b};
+    const snd_demo_opts o = {.quick = snd_opt_flag(c, "quick"),
+                             .seed = (uint64_t)snd_opt_int(c, "seed", 0),
+                             .threads = (int)snd_opt_int(c, "threads", 0),
+                             .dtype = snd_dtype_find(snd_opt_str(c, "dtype", "f32")),
+                             .max_memory = (size_t)snd_opt_int(c, "max-memory", 0),
+                             .stop = c->stop,
+                             .progress = progress,
+                             .ctx = &b};
     snd_record *r = snd_record_create(c->arena, SND_REC_DEMO);
     if (!r) return SONDE_ENOMEM;
     r->title = "Residual connections and normalisation: theory over measurement";
@@ -40,6 +48,7 @@ sonde_status snd_verb_demo(snd_cli *c) {
     if (!c->out_dir) c->out_dir = "sonde-demo";
     SND_TRY(snd_cli_result(c, r));
     char t[40];
-    snd_note(c, "%s s; the report is %s/report.html: open it in a browser", snd_format_num(t, snd_now() - t0, 3), c->out_dir);
+    snd_note(c, "%s s; the report is %s/report.html: open it in a browser", snd_format_num(t, snd_now() - t0, 3),
+             c->out_dir);
     return SONDE_OK;
 }

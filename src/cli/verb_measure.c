@@ -5,7 +5,11 @@
 
 #include <string.h>
 
-typedef struct bar { snd_cli *c; snd_progress p; const char *stage; } bar;
+typedef struct bar {
+    snd_cli *c;
+    snd_progress p;
+    const char *stage;
+} bar;
 
 static void progress(void *ctx, const char *stage, int64_t done, int64_t total) {
     bar *b = ctx;
@@ -24,18 +28,28 @@ static sonde_status read_metrics(snd_cli *c, snd_measure_opts *o) {
         const char *names[64];
         for (int k = 0; k < snd_metric_count(); k++) names[k] = snd_metric_at(k)->name;
         const char *near = snd_nearest(o->metrics[i], names, snd_metric_count());
-        SND_FAIL(SONDE_EUSAGE, "--metrics: unknown metric '%s'%s%s%s", o->metrics[i], near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+        SND_FAIL(SONDE_EUSAGE, "--metrics: unknown metric '%s'%s%s%s", o->metrics[i], near ? "; did you mean '" : "",
+                 near ? near : "", near ? "'?" : "");
     }
     return SONDE_OK;
 }
 
 static sonde_status read_options(snd_cli *c, bar *b, snd_measure_opts *o, snd_dataset **data) {
-    *o = (snd_measure_opts){.rows = snd_opt_int(c, "batch", 0), .cos = snd_opt_num(c, "cos", 0), .scale = snd_opt_num(c, "input-scale", 1),
-                            .loss = snd_opt_flag(c, "loss"), .seed = (uint64_t)snd_opt_int(c, "seed", 0), .seeds = (int)snd_opt_int(c, "seeds", 0),
-                            .stop = c->stop, .progress = progress, .ctx = b};
+    *o = (snd_measure_opts){.rows = snd_opt_int(c, "batch", 0),
+                            .cos = snd_opt_num(c, "cos", 0),
+                            .scale = snd_opt_num(c, "input-scale", 1),
+                            .loss = snd_opt_flag(c, "loss"),
+                            .seed = (uint64_t)snd_opt_int(c, "seed", 0),
+                            .seeds = (int)snd_opt_int(c, "seeds", 0),
+                            .stop = c->stop,
+                            .progress = progress,
+                            .ctx = b};
     o->n_depths = snd_opt_ints(c, "depths", &o->depths);
     const char *bands = snd_opt_str(c, "bands", NULL);
-    if (bands) o->bands = !strcmp(bands, "none") ? SND_BANDS_NONE : !strcmp(bands, "theory") ? SND_BANDS_THEORY : SND_BANDS_SIMULATED;
+    if (bands)
+        o->bands = !strcmp(bands, "none")     ? SND_BANDS_NONE
+                   : !strcmp(bands, "theory") ? SND_BANDS_THEORY
+                                              : SND_BANDS_SIMULATED;
     SND_TRY(read_metrics(c, o));
     const char *name = c->verb->name;
     o->threads = (int)snd_opt_int(c, "threads", 0);
@@ -60,13 +74,16 @@ static sonde_status judge(snd_cli *c, snd_record *r, const snd_spec *spec, int f
     return snd_record_status(r);
 }
 
-static sonde_status one(snd_cli *c, snd_record *r, const snd_spec *spec, const char *label, const snd_measure_opts *o, bool measure) {
+static sonde_status one(snd_cli *c, snd_record *r, const snd_spec *spec, const char *label, const snd_measure_opts *o,
+                        bool measure) {
     const int first = r->n_runs;
     SND_TRY(measure ? snd_lab_measure(r, spec, label, o) : snd_lab_predict(r, spec, label, o));
     return judge(c, r, spec, first, o->rows ? o->rows : 64);
 }
 
-static const char *label_of(const snd_spec *s) { return s->wiring_key ? s->wiring_key : s->title ? s->title : "your formula"; }
+static const char *label_of(const snd_spec *s) {
+    return s->wiring_key ? s->wiring_key : s->title ? s->title : "your formula";
+}
 
 static sonde_status all(snd_cli *c, snd_record *r, const snd_measure_opts *o, bool measure) {
     const char *const *wirings;
@@ -98,5 +115,9 @@ static sonde_status verb(snd_cli *c, bool measure) {
     return s;
 }
 
-sonde_status snd_verb_predict(snd_cli *c) { return verb(c, false); }
-sonde_status snd_verb_measure(snd_cli *c) { return verb(c, true); }
+sonde_status snd_verb_predict(snd_cli *c) {
+    return verb(c, false);
+}
+sonde_status snd_verb_measure(snd_cli *c) {
+    return verb(c, true);
+}

@@ -8,9 +8,9 @@
 
 enum { MAX_WIRINGS = 128, MAX_TEXT = 64 * 1024 };
 
-static char text[MAX_TEXT];             // written once, by read_catalogue
-static snd_wiring table[MAX_WIRINGS];  // written once
-static int n_wirings;                  // written once
+static char text[MAX_TEXT];           // written once, by read_catalogue
+static snd_wiring table[MAX_WIRINGS]; // written once
+static int n_wirings;                 // written once
 
 static char *trim(char *s) {
     while (*s == ' ' || *s == '\t') s++;
@@ -20,8 +20,14 @@ static char *trim(char *s) {
 }
 
 static void set_field(snd_wiring *w, char *line) {
-    const struct { const char *name; const char **to; } fields[] = {
-        {"title:", &w->title}, {"source:", &w->source}, {"notes:", &w->notes}, {"family:", &w->family}, {"norm:", &w->norm}};
+    const struct {
+        const char *name;
+        const char **to;
+    } fields[] = {{"title:", &w->title},
+                  {"source:", &w->source},
+                  {"notes:", &w->notes},
+                  {"family:", &w->family},
+                  {"norm:", &w->norm}};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         const size_t n = strlen(fields[i].name);
         if (!strncmp(line, fields[i].name, n)) *fields[i].to = trim(line + n);

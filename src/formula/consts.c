@@ -4,13 +4,17 @@
 #include <math.h>
 #include <string.h>
 
-static const char *const FN_NAMES[SND_FN_COUNT] = {
-    [SND_FN_NONE] = "",           [SND_FN_RELU] = "relu",       [SND_FN_GELU] = "gelu",         [SND_FN_GELU_TANH] = "gelu_tanh",
-    [SND_FN_SILU] = "silu",       [SND_FN_TANH] = "tanh",       [SND_FN_SIGMOID] = "sigmoid",   [SND_FN_ERF] = "erf",
-    [SND_FN_EXP] = "exp",         [SND_FN_SOFTPLUS] = "softplus", [SND_FN_SQRT] = "sqrt",       [SND_FN_LOG] = "log",
-    [SND_FN_ABS] = "abs",         [SND_FN_NEG] = "neg"};
+static const char *const FN_NAMES[SND_FN_COUNT] = {[SND_FN_NONE] = "",           [SND_FN_RELU] = "relu",
+                                                   [SND_FN_GELU] = "gelu",       [SND_FN_GELU_TANH] = "gelu_tanh",
+                                                   [SND_FN_SILU] = "silu",       [SND_FN_TANH] = "tanh",
+                                                   [SND_FN_SIGMOID] = "sigmoid", [SND_FN_ERF] = "erf",
+                                                   [SND_FN_EXP] = "exp",         [SND_FN_SOFTPLUS] = "softplus",
+                                                   [SND_FN_SQRT] = "sqrt",       [SND_FN_LOG] = "log",
+                                                   [SND_FN_ABS] = "abs",         [SND_FN_NEG] = "neg"};
 
-const char *snd_fn_name(snd_fn f) { return FN_NAMES[f]; }
+const char *snd_fn_name(snd_fn f) {
+    return FN_NAMES[f];
+}
 
 snd_fn snd_fn_find(const char *name, size_t n) {
     for (int f = SND_FN_RELU; f < SND_FN_NEG; f++)
@@ -20,7 +24,9 @@ snd_fn snd_fn_find(const char *name, size_t n) {
 
 static const char *const NORM_NAMES[] = {"", "layer", "rms", "batch", "scale", "dyt", "derf", "none"};
 
-const char *snd_norm_name(snd_norm_kind k) { return NORM_NAMES[k]; }
+const char *snd_norm_name(snd_norm_kind k) {
+    return NORM_NAMES[k];
+}
 
 snd_norm_kind snd_norm_find(const char *name) {
     for (int k = SND_NORM_LAYER; k <= SND_NORM_NONE; k++)
@@ -88,8 +94,10 @@ static sonde_status const_name(const snd_expr *x, const snd_const *env, int n_en
             *out = env[i].v;
             return SONDE_OK;
         }
-    if (!strcmp(x->name, "pi")) *out = M_PI;
-    else if (!strcmp(x->name, "e")) *out = M_E;
+    if (!strcmp(x->name, "pi"))
+        *out = M_PI;
+    else if (!strcmp(x->name, "e"))
+        *out = M_E;
     else
         SND_FAIL(SONDE_ENAME, "line %d, column %d: '%s' is not a constant here", x->line, x->col, x->name);
     return SONDE_OK;

@@ -62,8 +62,12 @@ static void step(parser *q) {
     q->p++;
 }
 
-static bool is_name_start(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+static bool is_name_start(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+static bool is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
 
 static void skip_blank(parser *q) {
     for (;;) {
@@ -132,7 +136,9 @@ static void advance(parser *q) {
     if (q->failed) q->t.kind = T_END;
 }
 
-static bool at(const parser *q, char op) { return q->t.kind == T_PUNCT && q->t.op == op; }
+static bool at(const parser *q, char op) {
+    return q->t.kind == T_PUNCT && q->t.op == op;
+}
 
 static const char *describe(const parser *q, char out[64]) {
     switch (q->t.kind) {
@@ -331,10 +337,16 @@ static snd_expr *parse_chain(parser *q, snd_expr *(*sub)(parser *), const char *
     return q->failed ? NULL : a;
 }
 
-static snd_expr *parse_product(parser *q) { return parse_chain(q, parse_unary, "*/%"); }
-static snd_expr *parse_sum(parser *q) { return parse_chain(q, parse_product, "+-"); }
+static snd_expr *parse_product(parser *q) {
+    return parse_chain(q, parse_unary, "*/%");
+}
+static snd_expr *parse_sum(parser *q) {
+    return parse_chain(q, parse_product, "+-");
+}
 
-static bool at_comparison(const parser *q) { return q->t.kind == T_PUNCT && strchr("<>lgen", q->t.op); }
+static bool at_comparison(const parser *q) {
+    return q->t.kind == T_PUNCT && strchr("<>lgen", q->t.op);
+}
 
 static snd_expr *parse_comparison(parser *q) {
     snd_expr *a = parse_sum(q);
@@ -393,8 +405,8 @@ static void refuse_unknown_label(parser *q) {
     char word[32];
     snprintf(word, sizeof word, "%.*s", (int)(q->t.n > 31 ? 31 : q->t.n), q->t.s);
     const char *near = snd_nearest(word, LABELS, 5);
-    fail_at(q, q->t.line, q->t.col, "unknown section '%s:'%s%s%s", word, near ? "; did you mean '" : "", near ? near : "",
-            near ? ":'?" : "; sections are in, layer, each, out, init");
+    fail_at(q, q->t.line, q->t.col, "unknown section '%s:'%s%s%s", word, near ? "; did you mean '" : "",
+            near ? near : "", near ? ":'?" : "; sections are in, layer, each, out, init");
 }
 
 static snd_stmt *parse_stmt(parser *q) {
@@ -426,7 +438,9 @@ static bool expr_calls(const snd_expr *x, const char *fn) {
     return expr_calls(x->a, fn) || expr_calls(x->b, fn) || expr_calls(x->c, fn);
 }
 
-bool snd_expr_calls(const snd_expr *x, const char *fn) { return expr_calls(x, fn); }
+bool snd_expr_calls(const snd_expr *x, const char *fn) {
+    return expr_calls(x, fn);
+}
 
 static bool list_calls(const snd_stmt *s, const char *fn) {
     for (; s; s = s->next)
@@ -472,10 +486,11 @@ static snd_stmt *parse_stmts(parser *q) {
 
 // ---- init rules ---------------------------------------------------------------------------------------------------------
 
-static const char *const KINDS[] = {"normal", "trunc", "uniform", "zero", "one", "lecun", "he", "xavier",
-                                    "xavier_uniform", "gpt2", "llama", "bert", "t5", "profile"};
-static const char *const ROLES[] = {"embed", "pos", "relative", "q", "k", "v", "o", "r", "gate", "up", "down", "W", "conv",
-                                    "stem", "head", "g", "b", "scalar", "vector", "depthmix", "depthattn", "headgain"};
+static const char *const KINDS[] = {"normal", "trunc",          "uniform", "zero",  "one",  "lecun", "he",
+                                    "xavier", "xavier_uniform", "gpt2",    "llama", "bert", "t5",    "profile"};
+static const char *const ROLES[] = {"embed", "pos",    "relative", "q",        "k",         "v",       "o",    "r",
+                                    "gate",  "up",     "down",     "W",        "conv",      "stem",    "head", "g",
+                                    "b",     "scalar", "vector",   "depthmix", "depthattn", "headgain"};
 
 static const char *known(parser *q, const char *const *words, int n, const char *what) {
     for (int i = 0; i < n; i++)
@@ -483,8 +498,8 @@ static const char *known(parser *q, const char *const *words, int n, const char 
     char word[40];
     snprintf(word, sizeof word, "%.*s", (int)(q->t.n > 39 ? 39 : q->t.n), q->t.s);
     const char *near = snd_nearest(word, words, n);
-    fail_at(q, q->t.line, q->t.col, "unknown %s '%s'%s%s%s", what, word, near ? "; did you mean '" : "", near ? near : "",
-            near ? "'?" : "");
+    fail_at(q, q->t.line, q->t.col, "unknown %s '%s'%s%s%s", what, word, near ? "; did you mean '" : "",
+            near ? near : "", near ? "'?" : "");
     return NULL;
 }
 
@@ -564,7 +579,8 @@ static snd_init_rule *parse_init(parser *q) {
         } else {
             parse_kind(q, r);
             if (!q->failed && list && strcmp(r->kind, "profile"))
-                fail_at(q, r->line, r->col, "the base kind '%s' comes first in an init, before the rules for roles", r->kind);
+                fail_at(q, r->line, r->col, "the base kind '%s' comes first in an init, before the rules for roles",
+                        r->kind);
         }
         if (!q->failed && !at_end_of_stmt(q)) expected(q, "';', a new line or a section");
         if (q->failed) return NULL;
@@ -647,7 +663,9 @@ sonde_status snd_init_parse(snd_arena *a, const char *text, snd_init_rule **out)
     return SONDE_OK;
 }
 
-bool snd_is_formula(const char *text) { return strchr(text, '=') != NULL; }
+bool snd_is_formula(const char *text) {
+    return strchr(text, '=') != NULL;
+}
 
 bool snd_formula_calls(const snd_formula *f, const char *fn) {
     for (int s = 0; s < SND_SEC_COUNT; s++)

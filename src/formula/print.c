@@ -25,10 +25,14 @@ static void print_binary(const snd_expr *x, snd_buf *b) {
     const int r = rank(x);
     // '^' is right-associative and its exponent may be a unary minus; comparisons do not chain; the rest lean left
     print_in(x->a, r == 1 ? 2 : r == 5 ? 6 : r, b);
-    if (r == 5) snd_buf_put(b, "^");
-    else if (strchr("*/%", x->op)) snd_buf_putn(b, &x->op, 1);
-    else if (strchr("lgen", x->op)) snd_buf_printf(b, " %s ", names[(unsigned char)x->op]);
-    else snd_buf_printf(b, " %c ", x->op);
+    if (r == 5)
+        snd_buf_put(b, "^");
+    else if (strchr("*/%", x->op))
+        snd_buf_putn(b, &x->op, 1);
+    else if (strchr("lgen", x->op))
+        snd_buf_printf(b, " %s ", names[(unsigned char)x->op]);
+    else
+        snd_buf_printf(b, " %c ", x->op);
     print_in(x->b, r == 5 ? 4 : r + 1, b);
 }
 
@@ -79,8 +83,11 @@ static void print_rule(const snd_init_rule *r, snd_buf *b) {
 }
 
 void snd_formula_print(const snd_formula *f, snd_buf *b) {
-    static const char *const labels[] = {[SND_SEC_IN] = "in", [SND_SEC_LAYER] = "layer", [SND_SEC_EACH] = "each",
-                                         [SND_SEC_LAYER2] = "layer", [SND_SEC_OUT] = "out"};
+    static const char *const labels[] = {[SND_SEC_IN] = "in",
+                                         [SND_SEC_LAYER] = "layer",
+                                         [SND_SEC_EACH] = "each",
+                                         [SND_SEC_LAYER2] = "layer",
+                                         [SND_SEC_OUT] = "out"};
     bool first = true;
     for (int s = SND_SEC_IN; s < SND_SEC_COUNT; s++) {
         if (!f->has[s]) continue;

@@ -8,7 +8,11 @@
 
 enum { MAX_VARS = 64, MAX_ARGS = 32 };
 
-typedef struct var { const char *name; snd_val v; bool tapped; } var;
+typedef struct var {
+    const char *name;
+    snd_val v;
+    bool tapped;
+} var;
 
 typedef struct scope {
     var vars[MAX_VARS];
@@ -18,30 +22,33 @@ typedef struct scope {
 
 enum { C_NORM, C_LINEAR, C_SCALAR, C_VECTOR, C_DEPTHMIX, C_DEPTHATTN, C_CONV, C_SHORTCUT, C_COUNT };
 
-typedef struct list { snd_val *v; int n, cap; } list;
+typedef struct list {
+    snd_val *v;
+    int n, cap;
+} list;
 
 typedef struct walker {
     snd_walk *w;
     const snd_stack *st;
     const snd_reader *r;
     snd_arena *arena;
-    bool counting;          // first run: no reader, S unknown
-    int calls, S;           // sublayer calls so far; in the whole stack
-    double s;               // fixed before each statement
-    bool s_missing;         // no call is left for s to name
-    int layer;              // from 0; -1 outside layers
-    char rep;               // 0, 'A', 'C', 'M', 'F'
+    bool counting;  // first run: no reader, S unknown
+    int calls, S;   // sublayer calls so far; in the whole stack
+    double s;       // fixed before each statement
+    bool s_missing; // no call is left for s to name
+    int layer;      // from 0; -1 outside layers
+    char rep;       // 0, 'A', 'C', 'M', 'F'
     snd_section sec;
-    scope *top;             // innermost scope
-    scope in_scope;         // streams
-    int calls_of[128];      // per letter within the layer
-    int counters[C_COUNT];  // of the section that is running
+    scope *top;            // innermost scope
+    scope in_scope;        // streams
+    int calls_of[128];     // per letter within the layer
+    int counters[C_COUNT]; // of the section that is running
     int layer_counters[C_COUNT];
-    const char *prefix;     // of the sites of this section, e.g. "layers.3.A"
-    bool in_block;          // inside the mlp's block: only u and constants are visible
+    const char *prefix; // of the sites of this section, e.g. "layers.3.A"
+    bool in_block;      // inside the mlp's block: only u and constants are visible
     snd_val u;
     list mix, attn;
-    int64_t dummy;          // ids of the counting run
+    int64_t dummy; // ids of the counting run
 } walker;
 
 #define FAIL_AT(x, code, ...) return fail_place((x)->line, (x)->col, code, __VA_ARGS__)
@@ -56,7 +63,9 @@ static sonde_status fail_place(int line, int col, sonde_status code, const char 
     return snd_fail(code, __FILE__, __LINE__, "line %d, column %d: %s", line, col, text);
 }
 
-static snd_val constant(double v, bool uses_S) { return (snd_val){.kind = SND_V_CONST, .num = v, .uses_S = uses_S}; }
+static snd_val constant(double v, bool uses_S) {
+    return (snd_val){.kind = SND_V_CONST, .num = v, .uses_S = uses_S};
+}
 
 static const char *kind_text(const snd_val *v, char out[80]) {
     switch (v->kind) {
@@ -79,7 +88,8 @@ static const char *kind_text(const snd_val *v, char out[80]) {
         if (w->counting) {                                                                                             \
             (out)->id = (int32_t)++w->dummy;                                                                           \
         } else {                                                                                                       \
-            SND_FAIL_IF(!w->r->op, SONDE_EUNSUPPORTED, "line %d, column %d: %s is not available in this family", x->line, x->col, x->name ? x->name : #op); \
+            SND_FAIL_IF(!w->r->op, SONDE_EUNSUPPORTED, "line %d, column %d: %s is not available in this family",       \
+                        x->line, x->col, x->name ? x->name : #op);                                                     \
             SND_TRY(w->r->op(w->r->self, __VA_ARGS__));                                                                \
         }                                                                                                              \
     } while (0)
@@ -112,10 +122,14 @@ static sonde_status alias(walker *w, snd_val v, snd_val *out) {
 static bool base_constant(const walker *w, const char *name, snd_val *out) {
     const snd_stack *t = w->st;
     const bool in_layer = w->layer >= 0;
-    const struct { const char *name; double v; bool there; } table[] = {
-        {"L", t->L, true},   {"Le", t->Le, true},        {"Ld", t->Ld, true},          {"cross", t->cross, true},
-        {"d", (double)t->d, true}, {"n", (double)t->n, true}, {"pi", M_PI, true},       {"e", M_E, true},
-        {"l", w->layer + 1, in_layer}, {"s", w->s, in_layer}};
+    const struct {
+        const char *name;
+        double v;
+        bool there;
+    } table[] = {{"L", t->L, true},         {"Le", t->Le, true},       {"Ld", t->Ld, true},
+                 {"cross", t->cross, true}, {"d", (double)t->d, true}, {"n", (double)t->n, true},
+                 {"pi", M_PI, true},        {"e", M_E, true},          {"l", w->layer + 1, in_layer},
+                 {"s", w->s, in_layer}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (table[i].there && !strcmp(table[i].name, name)) {
             *out = constant(table[i].v, false);
@@ -179,7 +193,9 @@ static sonde_status eval_name(walker *w, const snd_expr *x, snd_val *out) {
 
 static sonde_status eval(walker *w, const snd_expr *x, snd_val *out);
 
-static bool is_const(const snd_val *v) { return v->kind == SND_V_CONST; }
+static bool is_const(const snd_val *v) {
+    return v->kind == SND_V_CONST;
+}
 
 static sonde_status fold(const snd_expr *x, double v, bool uses_S, snd_val *out) {
     if (!uses_S && !isfinite(v)) FAIL_AT(x, SONDE_ERANGE, "this constant is not a finite number");
@@ -202,9 +218,12 @@ static snd_val broadcast(const snd_val *a, const snd_val *b) {
     case SND_V_SCALAR: return v;
     case SND_V_VECTOR:
         if (a->kind == SND_V_MAP) return none;
-        if (a->kind == SND_V_TOKEN) v = (snd_val){.kind = SND_V_STREAM, .cols = b->cols};
-        else if (a->kind == SND_V_EXAMPLE && a->cols == 1) v.cols = b->cols;
-        else if (!fits) return none;
+        if (a->kind == SND_V_TOKEN)
+            v = (snd_val){.kind = SND_V_STREAM, .cols = b->cols};
+        else if (a->kind == SND_V_EXAMPLE && a->cols == 1)
+            v.cols = b->cols;
+        else if (!fits)
+            return none;
         return v;
     case SND_V_TOKEN:
         if (a->kind == SND_V_MAP) return none;
@@ -212,14 +231,17 @@ static snd_val broadcast(const snd_val *a, const snd_val *b) {
         return v;
     case SND_V_EXAMPLE:
         if (a->kind == SND_V_MAP) return none;
-        if (a->kind == SND_V_EXAMPLE && a->cols == 1) v.cols = b->cols;
-        else if (b->cols != 1 && !fits) return none;
+        if (a->kind == SND_V_EXAMPLE && a->cols == 1)
+            v.cols = b->cols;
+        else if (b->cols != 1 && !fits)
+            return none;
         return v;
     default: return a->kind == b->kind && fits && a->h == b->h && a->w == b->w ? v : none;
     }
 }
 
-static sonde_status combine(walker *w, const snd_expr *x, snd_bin op, const char *sign, snd_val a, snd_val b, snd_val *out) {
+static sonde_status combine(walker *w, const snd_expr *x, snd_bin op, const char *sign, snd_val a, snd_val b,
+                            snd_val *out) {
     *out = broadcast(&a, &b);
     if (out->kind == SND_V_NONE) {
         char ta[80], tb[80];
@@ -234,8 +256,7 @@ static sonde_status eval_binary(walker *w, const snd_expr *x, snd_val *out) {
     snd_val a = {0}, b = {0};
     SND_TRY(eval(w, x->a, &a));
     SND_TRY(eval(w, x->b, &b));
-    if (is_const(&a) && is_const(&b))
-        return fold(x, snd_const_binary(x->op, a.num, b.num), a.uses_S || b.uses_S, out);
+    if (is_const(&a) && is_const(&b)) return fold(x, snd_const_binary(x->op, a.num, b.num), a.uses_S || b.uses_S, out);
     const char sign[2] = {x->op, 0};
     switch (x->op) {
     case '+': return combine(w, x, SND_BIN_ADD, sign, a, b, out);
@@ -276,13 +297,19 @@ static sonde_status eval_neg(walker *w, const snd_expr *x, snd_val *out) {
 
 // ---- calls: arguments ----------------------------------------------------------------------------------------------------------
 
-typedef struct args { const snd_expr *x; snd_val v[MAX_ARGS]; int n; } args;
+typedef struct args {
+    const snd_expr *x;
+    snd_val v[MAX_ARGS];
+    int n;
+} args;
 
 static sonde_status count_args(const snd_expr *x, int least, int most) {
     if (x->n_pos >= least && x->n_pos <= most) return SONDE_OK;
     if (least == most)
-        FAIL_AT(x, SONDE_ETYPE, "%s has %d argument%s; it takes %d", x->name, x->n_pos, x->n_pos == 1 ? "" : "s", least);
-    FAIL_AT(x, SONDE_ETYPE, "%s has %d argument%s; it takes %d to %d", x->name, x->n_pos, x->n_pos == 1 ? "" : "s", least, most);
+        FAIL_AT(x, SONDE_ETYPE, "%s has %d argument%s; it takes %d", x->name, x->n_pos, x->n_pos == 1 ? "" : "s",
+                least);
+    FAIL_AT(x, SONDE_ETYPE, "%s has %d argument%s; it takes %d to %d", x->name, x->n_pos, x->n_pos == 1 ? "" : "s",
+            least, most);
 }
 
 static sonde_status eval_args(walker *w, const snd_expr *x, int least, int most, args *a) {
@@ -293,7 +320,11 @@ static sonde_status eval_args(walker *w, const snd_expr *x, int least, int most,
     return SONDE_OK;
 }
 
-typedef struct named { const char *name; double v; bool given; } named;
+typedef struct named {
+    const char *name;
+    double v;
+    bool given;
+} named;
 
 // Named arguments are constants; unknown ones are refused with the nearest known name.
 static sonde_status eval_named(walker *w, const snd_expr *x, named *known, int n) {
@@ -306,12 +337,16 @@ static sonde_status eval_named(walker *w, const snd_expr *x, named *known, int n
             for (int j = 0; j < n; j++) names[j] = known[j].name;
             const char *near = snd_nearest(g->name, names, n);
             FAIL_AT(g, SONDE_ENAME, "%s has no argument '%s'%s%s%s", x->name, g->name, near ? "; did you mean '" : "",
-                    near ? near : "", near ? "'?" : n ? "" : "; it takes no named ones");
+                    near ? near : "",
+                    near ? "'?"
+                    : n  ? ""
+                         : "; it takes no named ones");
         }
         if (known[k].given) FAIL_AT(g, SONDE_ETYPE, "%s: '%s' is given twice", x->name, g->name);
         snd_val v = {0};
         SND_TRY(eval(w, g->x, &v));
-        if (!is_const(&v)) FAIL_AT(g, SONDE_ETYPE, "%s: '%s' must be a constant; this depends on the data", x->name, g->name);
+        if (!is_const(&v))
+            FAIL_AT(g, SONDE_ETYPE, "%s: '%s' must be a constant; this depends on the data", x->name, g->name);
         known[k].v = v.uses_S ? 1 : v.num;
         known[k].given = true;
     }
@@ -332,7 +367,8 @@ static sonde_status count_arg(walker *w, const args *a, int i, const char *what,
     const snd_expr *x = a->x->args[i].x;
     char t[40];
     if (!(v >= 1 && v <= 1e9 && v == floor(v)))
-        FAIL_AT(x, SONDE_ERANGE, "%s: %s is %s; it must be a whole number from 1", a->x->name, what, snd_format_num(t, v, 6));
+        FAIL_AT(x, SONDE_ERANGE, "%s: %s is %s; it must be a whole number from 1", a->x->name, what,
+                snd_format_num(t, v, 6));
     *out = (int64_t)v;
     return SONDE_OK;
 }
@@ -365,7 +401,8 @@ static sonde_status call_minmax(walker *w, const snd_expr *x, snd_val *out) {
     for (int i = 1; i < a.n; i++) {
         const snd_val p = *out;
         if (is_const(&p) && is_const(&a.v[i]))
-            SND_TRY(fold(x, is_max ? fmax(p.num, a.v[i].num) : fmin(p.num, a.v[i].num), p.uses_S || a.v[i].uses_S, out));
+            SND_TRY(
+                fold(x, is_max ? fmax(p.num, a.v[i].num) : fmin(p.num, a.v[i].num), p.uses_S || a.v[i].uses_S, out));
         else
             SND_TRY(combine(w, x, is_max ? SND_BIN_MAX : SND_BIN_MIN, x->name, p, a.v[i], out));
     }
@@ -434,8 +471,10 @@ static sonde_status call_learned(walker *w, const snd_expr *x, bool vector, snd_
     snd_site site;
     SND_TRY(site_name(w, vector ? C_VECTOR : C_SCALAR, vector ? "v" : "s", x, &site));
     *out = (snd_val){.kind = vector ? SND_V_VECTOR : SND_V_SCALAR, .cols = vector ? w->st->d : 1};
-    if (vector) ASK(vector, out, &site, init, out);
-    else ASK(scalar, out, &site, init, out);
+    if (vector)
+        ASK(vector, out, &site, init, out);
+    else
+        ASK(scalar, out, &site, init, out);
     return SONDE_OK;
 }
 
@@ -447,7 +486,8 @@ static sonde_status call_rows(walker *w, const snd_expr *x, snd_val *out) { // u
     char t[80], t2[80];
     for (int i = 0; i < a.n; i++)
         if (a.v[i].kind != SND_V_STREAM && a.v[i].kind != SND_V_EXAMPLE && !(dot && a.v[i].kind == SND_V_VECTOR))
-            FAIL_AT(x, SONDE_ESHAPE, "%s needs a stream (rows of features), but got %s", x->name, kind_text(&a.v[i], t));
+            FAIL_AT(x, SONDE_ESHAPE, "%s needs a stream (rows of features), but got %s", x->name,
+                    kind_text(&a.v[i], t));
     if (dot && a.v[0].cols != a.v[1].cols)
         FAIL_AT(x, SONDE_ESHAPE, "dot of %s and %s", kind_text(&a.v[0], t), kind_text(&a.v[1], t2));
     if (dot && a.v[0].kind == SND_V_VECTOR && a.v[1].kind == SND_V_VECTOR)
@@ -459,8 +499,10 @@ static sonde_status call_rows(walker *w, const snd_expr *x, snd_val *out) { // u
     }
     const bool example = a.v[0].kind == SND_V_EXAMPLE && (!dot || a.v[1].kind != SND_V_STREAM);
     *out = (snd_val){.kind = example ? SND_V_EXAMPLE : SND_V_TOKEN, .cols = 1};
-    if (dot) ASK(dot, out, a.v[0], a.v[1], out);
-    else ASK(rms, out, a.v[0], out);
+    if (dot)
+        ASK(dot, out, a.v[0], a.v[1], out);
+    else
+        ASK(rms, out, a.v[0], out);
     return SONDE_OK;
 }
 
@@ -498,8 +540,10 @@ static sonde_status call_depth(walker *w, const snd_expr *x, bool attn, snd_val 
     snd_site site;
     SND_TRY(site_name(w, attn ? C_DEPTHATTN : C_DEPTHMIX, x->name, x, &site));
     *out = a.v[0];
-    if (attn) ASK(depthattn, out, &site, l->v, l->n, w->st->norm.eps, out);
-    else ASK(depthmix, out, &site, l->v, l->n, out);
+    if (attn)
+        ASK(depthattn, out, &site, l->v, l->n, w->st->norm.eps, out);
+    else
+        ASK(depthmix, out, &site, l->v, l->n, out);
     return SONDE_OK;
 }
 
@@ -523,15 +567,20 @@ static sonde_status run_block(walker *w, const char *call, snd_val u, snd_val *o
 
 static sonde_status check_sublayer(walker *w, const snd_expr *x) {
     const char f = x->name[0];
-    if (w->in_block) FAIL_AT(x, SONDE_ETYPE, "%s can't be called inside the block, which is itself the sublayer", x->name);
+    if (w->in_block)
+        FAIL_AT(x, SONDE_ETYPE, "%s can't be called inside the block, which is itself the sublayer", x->name);
     if (f == 'F') {
         if (w->sec != SND_SEC_EACH)
             FAIL_AT(x, SONDE_ETYPE, "F belongs to each:, not to %s; in layer: call %s by name",
-                    w->sec == SND_SEC_IN ? "in:" : w->sec == SND_SEC_OUT ? "out:" : "layer:", w->st->mlp ? "M" : "A, C or M");
+                    w->sec == SND_SEC_IN    ? "in:"
+                    : w->sec == SND_SEC_OUT ? "out:"
+                                            : "layer:",
+                    w->st->mlp ? "M" : "A, C or M");
         return SONDE_OK;
     }
     if (w->st->convnet) FAIL_AT(x, SONDE_ETYPE, "%s: the convnet family has no such sublayer; it uses conv", x->name);
-    if (w->st->mlp && f != 'M') FAIL_AT(x, SONDE_ETYPE, "%s: the mlp family has no attention; its block is M (or F in each:)", x->name);
+    if (w->st->mlp && f != 'M')
+        FAIL_AT(x, SONDE_ETYPE, "%s: the mlp family has no attention; its block is M (or F in each:)", x->name);
     if (w->sec != SND_SEC_LAYER && w->sec != SND_SEC_LAYER2)
         FAIL_AT(x, SONDE_ETYPE, "%s is called by name only in layer:; in each: the sublayer is F", x->name);
     if (f == 'C' && !w->st->cross) FAIL_AT(x, SONDE_ETYPE, "C attends to an encoder, but this stack has no encoder");
@@ -546,19 +595,26 @@ static sonde_status call_sublayer(walker *w, const snd_expr *x, snd_val *out) {
     SND_TRY(eval_named(w, x, k, 4));
     char t[80];
     if (a.v[0].kind != SND_V_STREAM || a.v[0].cols != w->st->d)
-        FAIL_AT(x, SONDE_ESHAPE, "%s reads the stream's %lld features, but got %s", x->name, (long long)w->st->d, kind_text(&a.v[0], t));
+        FAIL_AT(x, SONDE_ESHAPE, "%s reads the stream's %lld features, but got %s", x->name, (long long)w->st->d,
+                kind_text(&a.v[0], t));
     const char letter = x->name[0] == 'F' ? w->rep : x->name[0];
-    snd_sub_args sub = {.which = letter, .inner = k[0].v != 0, .headgain = k[1].v != 0, .vnorm = k[2].v != 0,
-                        .v1 = k[3].v, .has_v1 = k[3].given};
+    snd_sub_args sub = {.which = letter,
+                        .inner = k[0].v != 0,
+                        .headgain = k[1].v != 0,
+                        .vnorm = k[2].v != 0,
+                        .v1 = k[3].v,
+                        .has_v1 = k[3].given};
     for (int i = 0; i < 4; i++)
-        if (w->st->mlp && k[i].given) FAIL_AT(x, SONDE_ETYPE, "%s: '%s' needs a Transformer's sublayer", x->name, k[i].name);
+        if (w->st->mlp && k[i].given)
+            FAIL_AT(x, SONDE_ETYPE, "%s: '%s' needs a Transformer's sublayer", x->name, k[i].name);
     for (int i = 1; i < 4; i++)
         if (k[i].given && letter == 'M' && x->name[0] != 'F')
             FAIL_AT(x, SONDE_ETYPE, "%s: '%s' belongs to attention", x->name, k[i].name);
     w->calls++;
     const int count = ++w->calls_of[(unsigned char)letter];
-    const char *call = count == 1 ? snd_arena_printf(w->arena, "%slayers.%d.%c", w->st->prefix, w->layer, letter)
-                                  : snd_arena_printf(w->arena, "%slayers.%d.%c%d", w->st->prefix, w->layer, letter, count);
+    const char *call = count == 1
+                           ? snd_arena_printf(w->arena, "%slayers.%d.%c", w->st->prefix, w->layer, letter)
+                           : snd_arena_printf(w->arena, "%slayers.%d.%c%d", w->st->prefix, w->layer, letter, count);
     if (!call) return SONDE_ENOMEM;
     snd_val u;
     SND_TRY(alias(w, a.v[0], &u)); // grad of .in: through this sublayer alone
@@ -579,16 +635,20 @@ static sonde_status call_sublayer(walker *w, const snd_expr *x, snd_val *out) {
 
 static sonde_status need_map(const snd_expr *x, const snd_val *v) {
     char t[80];
-    if (v->kind != SND_V_MAP) FAIL_AT(x, SONDE_ESHAPE, "%s needs an image map (convnet family), but got %s", x->name, kind_text(v, t));
+    if (v->kind != SND_V_MAP)
+        FAIL_AT(x, SONDE_ESHAPE, "%s needs an image map (convnet family), but got %s", x->name, kind_text(v, t));
     return SONDE_OK;
 }
 
-static int64_t strided(int64_t size, int64_t stride) { return (size - 1) / stride + 1; }
+static int64_t strided(int64_t size, int64_t stride) {
+    return (size - 1) / stride + 1;
+}
 
 static sonde_status stride_of(walker *w, const snd_expr *x, int64_t *out) {
     named k[] = {{.name = "stride", .v = 1}};
     SND_TRY(eval_named(w, x, k, 1));
-    if (!(k[0].v >= 1 && k[0].v == floor(k[0].v))) FAIL_AT(x, SONDE_ERANGE, "%s: stride must be a whole number from 1", x->name);
+    if (!(k[0].v >= 1 && k[0].v == floor(k[0].v)))
+        FAIL_AT(x, SONDE_ERANGE, "%s: stride must be a whole number from 1", x->name);
     *out = (int64_t)k[0].v;
     return SONDE_OK;
 }
@@ -604,7 +664,9 @@ static sonde_status call_conv(walker *w, const snd_expr *x, snd_val *out) {
     snd_site site;
     SND_TRY(site_name(w, C_CONV, "conv", x, &site));
     const int64_t h = a.v[0].h + 2 * (k / 2) - k, wd = a.v[0].w + 2 * (k / 2) - k;
-    if (h < 0 || wd < 0) FAIL_AT(x, SONDE_ESHAPE, "conv: a kernel of %lld does not fit a map of %lld x %lld", (long long)k, (long long)a.v[0].h, (long long)a.v[0].w);
+    if (h < 0 || wd < 0)
+        FAIL_AT(x, SONDE_ESHAPE, "conv: a kernel of %lld does not fit a map of %lld x %lld", (long long)k,
+                (long long)a.v[0].h, (long long)a.v[0].w);
     *out = (snd_val){.kind = SND_V_MAP, .cols = ch, .h = h / stride + 1, .w = wd / stride + 1};
     ASK(conv, out, &site, a.v[0], ch, k, stride, out);
     return SONDE_OK;
@@ -639,26 +701,54 @@ static sonde_status call_pool(walker *w, const snd_expr *x, snd_val *out) {
 
 // ---- dispatch -----------------------------------------------------------------------------------------------------------------
 
-static sonde_status norm_n(walker *w, const snd_expr *x, snd_val *o) { return call_norm(w, x, SND_NORM_INVALID, true, o); }
-static sonde_status norm_n0(walker *w, const snd_expr *x, snd_val *o) { return call_norm(w, x, SND_NORM_INVALID, false, o); }
-static sonde_status norm_ln(walker *w, const snd_expr *x, snd_val *o) { return call_norm(w, x, SND_NORM_LAYER, true, o); }
-static sonde_status norm_rms(walker *w, const snd_expr *x, snd_val *o) { return call_norm(w, x, SND_NORM_RMS, true, o); }
-static sonde_status norm_bn(walker *w, const snd_expr *x, snd_val *o) { return call_norm(w, x, SND_NORM_BATCH, true, o); }
-static sonde_status norm_sn(walker *w, const snd_expr *x, snd_val *o) { return call_norm(w, x, SND_NORM_SCALE, true, o); }
-static sonde_status norm_dyt(walker *w, const snd_expr *x, snd_val *o) { return call_norm(w, x, SND_NORM_DYT, true, o); }
-static sonde_status norm_derf(walker *w, const snd_expr *x, snd_val *o) { return call_norm(w, x, SND_NORM_DERF, true, o); }
-static sonde_status scalar(walker *w, const snd_expr *x, snd_val *o) { return call_learned(w, x, false, o); }
-static sonde_status vector(walker *w, const snd_expr *x, snd_val *o) { return call_learned(w, x, true, o); }
-static sonde_status depthmix(walker *w, const snd_expr *x, snd_val *o) { return call_depth(w, x, false, o); }
-static sonde_status depthattn(walker *w, const snd_expr *x, snd_val *o) { return call_depth(w, x, true, o); }
+static sonde_status norm_n(walker *w, const snd_expr *x, snd_val *o) {
+    return call_norm(w, x, SND_NORM_INVALID, true, o);
+}
+static sonde_status norm_n0(walker *w, const snd_expr *x, snd_val *o) {
+    return call_norm(w, x, SND_NORM_INVALID, false, o);
+}
+static sonde_status norm_ln(walker *w, const snd_expr *x, snd_val *o) {
+    return call_norm(w, x, SND_NORM_LAYER, true, o);
+}
+static sonde_status norm_rms(walker *w, const snd_expr *x, snd_val *o) {
+    return call_norm(w, x, SND_NORM_RMS, true, o);
+}
+static sonde_status norm_bn(walker *w, const snd_expr *x, snd_val *o) {
+    return call_norm(w, x, SND_NORM_BATCH, true, o);
+}
+static sonde_status norm_sn(walker *w, const snd_expr *x, snd_val *o) {
+    return call_norm(w, x, SND_NORM_SCALE, true, o);
+}
+static sonde_status norm_dyt(walker *w, const snd_expr *x, snd_val *o) {
+    return call_norm(w, x, SND_NORM_DYT, true, o);
+}
+static sonde_status norm_derf(walker *w, const snd_expr *x, snd_val *o) {
+    return call_norm(w, x, SND_NORM_DERF, true, o);
+}
+static sonde_status scalar(walker *w, const snd_expr *x, snd_val *o) {
+    return call_learned(w, x, false, o);
+}
+static sonde_status vector(walker *w, const snd_expr *x, snd_val *o) {
+    return call_learned(w, x, true, o);
+}
+static sonde_status depthmix(walker *w, const snd_expr *x, snd_val *o) {
+    return call_depth(w, x, false, o);
+}
+static sonde_status depthattn(walker *w, const snd_expr *x, snd_val *o) {
+    return call_depth(w, x, true, o);
+}
 
-static const struct fn_row { const char *name; sonde_status (*call)(walker *, const snd_expr *, snd_val *); } FNS[] = {
-    {"N", norm_n}, {"N0", norm_n0}, {"LN", norm_ln}, {"RMS", norm_rms}, {"BN", norm_bn}, {"SN", norm_sn},
-    {"DYT", norm_dyt}, {"DERF", norm_derf}, {"W", call_linear}, {"scalar", scalar}, {"vector", vector},
-    {"F", call_sublayer}, {"A", call_sublayer}, {"C", call_sublayer}, {"M", call_sublayer},
-    {"unit", call_rows}, {"dot", call_rows}, {"rms", call_rows}, {"stop", call_pass}, {"drop", call_pass},
-    {"droppath", call_pass}, {"min", call_minmax}, {"max", call_minmax}, {"floor", call_floor},
-    {"depthmix", depthmix}, {"depthattn", depthattn}, {"conv", call_conv}, {"shortcut", call_shortcut}, {"pool", call_pool}};
+static const struct fn_row {
+    const char *name;
+    sonde_status (*call)(walker *, const snd_expr *, snd_val *);
+} FNS[] = {{"N", norm_n},           {"N0", norm_n0},          {"LN", norm_ln},      {"RMS", norm_rms},
+           {"BN", norm_bn},         {"SN", norm_sn},          {"DYT", norm_dyt},    {"DERF", norm_derf},
+           {"W", call_linear},      {"scalar", scalar},       {"vector", vector},   {"F", call_sublayer},
+           {"A", call_sublayer},    {"C", call_sublayer},     {"M", call_sublayer}, {"unit", call_rows},
+           {"dot", call_rows},      {"rms", call_rows},       {"stop", call_pass},  {"drop", call_pass},
+           {"droppath", call_pass}, {"min", call_minmax},     {"max", call_minmax}, {"floor", call_floor},
+           {"depthmix", depthmix},  {"depthattn", depthattn}, {"conv", call_conv},  {"shortcut", call_shortcut},
+           {"pool", call_pool}};
 enum { N_FNS = sizeof FNS / sizeof *FNS };
 
 static sonde_status unknown_function(const snd_expr *x) {
@@ -667,7 +757,8 @@ static sonde_status unknown_function(const snd_expr *x) {
     for (int i = 0; i < N_FNS; i++) names[n++] = FNS[i].name;
     for (int f = SND_FN_RELU; f < SND_FN_NEG; f++) names[n++] = snd_fn_name((snd_fn)f);
     const char *near = snd_nearest(x->name, names, n);
-    FAIL_AT(x, SONDE_ENAME, "unknown function '%s'%s%s%s", x->name, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    FAIL_AT(x, SONDE_ENAME, "unknown function '%s'%s%s%s", x->name, near ? "; did you mean '" : "", near ? near : "",
+            near ? "'?" : "");
 }
 
 static sonde_status eval_call(walker *w, const snd_expr *x, snd_val *out) {
@@ -771,8 +862,9 @@ static sonde_status run_in(walker *w) {
 static sonde_status run_repetition(walker *w, char rep) {
     scope s = {.outer = w->top};
     const int count = w->calls_of[(unsigned char)rep] + 1;
-    const char *prefix = count == 1 ? snd_arena_printf(w->arena, "%slayers.%d.%c", w->st->prefix, w->layer, rep)
-                                    : snd_arena_printf(w->arena, "%slayers.%d.%c%d", w->st->prefix, w->layer, rep, count);
+    const char *prefix = count == 1
+                             ? snd_arena_printf(w->arena, "%slayers.%d.%c", w->st->prefix, w->layer, rep)
+                             : snd_arena_printf(w->arena, "%slayers.%d.%c%d", w->st->prefix, w->layer, rep, count);
     if (!prefix) return SONDE_ENOMEM;
     w->top = &s;
     w->prefix = prefix;

@@ -6,16 +6,17 @@
 #include <math.h>
 #include <string.h>
 
-enum { BAND_ROWS = 16, BAND_ROWS_BATCH = 64, BAND_RUNS = 64, BAND_RUNS_SWEEP = 32 };
+enum { BAND_ROWS = 64, BAND_ROWS_BATCH = 64, BAND_RUNS = 64, BAND_RUNS_SWEEP = 32 };
 
 typedef struct job {
     snd_record *rec;
-    snd_arena *arena;          // of this measurement
+    snd_arena *arena; // of this measurement
     const snd_spec *spec;
     const char *label;
     snd_measure_opts o;
     bool measure, sparse;
-    int *exits; int n_exits;   // sharing one forward
+    int *exits;
+    int n_exits; // sharing one forward
     snd_prediction *theory;
     snd_probe *probe, *sim;
     int seeds, sims;
@@ -56,9 +57,20 @@ static bool uses_batch_norm(const snd_spec *s) {
 
 static snd_probe_opts probe_opts(const job *j, bool integrate) {
     const snd_measure_opts *o = &j->o;
-    snd_probe_opts p = {.rows = o->rows, .dtype = o->dtype, .cos = o->cos, .scale = o->scale, .data = o->data, .loss = o->loss,
-                        .backward = true, .params = !o->no_params, .sparse = j->sparse, .exits = j->exits, .n_exits = j->n_exits,
-                        .threads = o->threads, .max_memory = o->max_memory, .stop = o->stop,
+    snd_probe_opts p = {.rows = o->rows,
+                        .dtype = o->dtype,
+                        .cos = o->cos,
+                        .scale = o->scale,
+                        .data = o->data,
+                        .loss = o->loss,
+                        .backward = true,
+                        .params = !o->no_params,
+                        .sparse = j->sparse,
+                        .exits = j->exits,
+                        .n_exits = j->n_exits,
+                        .threads = o->threads,
+                        .max_memory = o->max_memory,
+                        .stop = o->stop,
                         .costly = asked_for_costly(o) || (!j->sparse && o->rows <= 64)};
     if (!integrate) return p;
     const int64_t most = uses_batch_norm(j->spec) ? BAND_ROWS_BATCH : BAND_ROWS;
@@ -72,15 +84,20 @@ static snd_probe_opts probe_opts(const job *j, bool integrate) {
 // ---- theory ---------------------------------------------------------------------------------------------------------------------
 
 static sonde_status predict(job *j) {
-    const snd_predict_opts o = {.rows = j->o.rows < 2 ? 2 : j->o.rows, .cos = j->o.cos, .exits = j->exits, .n_exits = j->n_exits};
+    const snd_predict_opts o = {
+        .rows = j->o.rows < 2 ? 2 : j->o.rows, .cos = j->o.cos, .exits = j->exits, .n_exits = j->n_exits};
     return snd_predict(j->arena, j->spec, &o, &j->theory);
 }
 
 // Log10 of a linear number under the metric's scale.
-static double on_scale(const snd_predicted *p, bool log) { return log ? p->log10 : p->value; }
+static double on_scale(const snd_predicted *p, bool log) {
+    return log ? p->log10 : p->value;
+}
 
 // The input's scale is not the theory's unit: q and gq of homogeneous nets are predicted for unit inputs only.
-static bool theory_applies(const job *j) { return j->o.scale == 1 && !j->o.data; }
+static bool theory_applies(const job *j) {
+    return j->o.scale == 1 && !j->o.data;
+}
 
 static bool theory_of(const job *j, int exit, const char *name, const snd_metric_row *row, snd_predicted *p) {
     if (!j->theory || !theory_applies(j)) return false;
@@ -94,7 +111,11 @@ static bool theory_of(const job *j, int exit, const char *name, const snd_metric
 
 // ---- one metric of one value ------------------------------------------------------------------------------------------------------
 
-typedef struct law { double centre, sd; int n; bool known; } law;   // of one net's metric, on the metric's scale
+typedef struct law {
+    double centre, sd;
+    int n;
+    bool known;
+} law; // of one net's metric, on the metric's scale
 
 static law simulated_law(const job *j, const snd_cell_spec *c) {
     if (!j->sim) return (law){0};
@@ -138,7 +159,8 @@ static void fill_cell(job *j, snd_run *u, snd_rvalue *v, int index) {
     if (j->measure) {
         const bool first_only = !strncmp(row->name, "absmax_", 7);
         snd_moment s = {0};
-        for (int k = 0; k < (first_only ? 1 : j->seeds); k++) snd_moment_add(&s, j->values[(int64_t)index * j->seeds + k], row->log);
+        for (int k = 0; k < (first_only ? 1 : j->seeds); k++)
+            snd_moment_add(&s, j->values[(int64_t)index * j->seeds + k], row->log);
         m->measured = true;
         m->mean = s.n ? s.mean : NAN;
         m->sd = snd_moment_sd(&s);
@@ -161,7 +183,9 @@ static const snd_metric *metric_of(const snd_run *u, const char *value, const ch
     return v ? snd_value_find(v, metric) : NULL;
 }
 
-static double best(const snd_metric *m) { return !m ? NAN : m->measured ? m->mean : m->predicted; }
+static double best(const snd_metric *m) {
+    return !m ? NAN : m->measured ? m->mean : m->predicted;
+}
 
 static void put_ratio(snd_run *u, const char *name, const snd_metric *a, const snd_metric *b, double per) {
     if (!a || !b) return;
@@ -173,7 +197,8 @@ static void put_ratio(snd_run *u, const char *name, const snd_metric *a, const s
 
 static void put_slopes(job *j, snd_run *u, const char *metric, const char *against_layer, const char *against_log) {
     const int L = (int)u->depth;
-    double *x = snd_arena_array(j->arena, (size_t)L + 1, sizeof *x), *lx = snd_arena_array(j->arena, (size_t)L + 1, sizeof *lx);
+    double *x = snd_arena_array(j->arena, (size_t)L + 1, sizeof *x),
+           *lx = snd_arena_array(j->arena, (size_t)L + 1, sizeof *lx);
     double *y = snd_arena_array(j->arena, (size_t)L + 1, sizeof *y);
     if (!x || !lx || !y) return;
     int n = 0;
@@ -185,15 +210,20 @@ static void put_slopes(job *j, snd_run *u, const char *metric, const char *again
         lx[n] = log(l + 1);
         y[n++] = v * log(10);
     }
-    const struct { const char *name; const double *x; } two[] = {{against_layer, x}, {against_log, lx}};
+    const struct {
+        const char *name;
+        const double *x;
+    } two[] = {{against_layer, x}, {against_log, lx}};
     for (int i = 0; i < 2; i++) {
         double slope, half;
         snd_slope(two[i].x, y, n, &slope, &half);
         if (!isfinite(slope)) continue;
         snd_metric *m = snd_value_metric(u->summary, two[i].name, false);
         m->measured = j->measure;
-        if (j->measure) m->mean = slope;
-        else m->predicted = slope;
+        if (j->measure)
+            m->mean = slope;
+        else
+            m->predicted = slope;
         m->lo = slope - half;
         m->hi = slope + half;
     }
@@ -215,11 +245,13 @@ static const char *input_text(job *j) {
     char c[40], s[40];
     const int64_t features = j->spec->inputs > 0 ? j->spec->inputs : j->spec->width;
     if (j->o.data)
-        return snd_record_text(j->rec, "%lld rows of %s (%lld features)", (long long)j->o.rows, snd_dataset_name(j->o.data), (long long)features);
+        return snd_record_text(j->rec, "%lld rows of %s (%lld features)", (long long)j->o.rows,
+                               snd_dataset_name(j->o.data), (long long)features);
     const char *scale = j->o.scale == 1 ? "" : snd_record_text(j->rec, ", times %s", snd_format_num(s, j->o.scale, 6));
-    if (j->o.cos == 0) return snd_record_text(j->rec, "%lld x %lld, iid N(0,1)%s", (long long)j->o.rows, (long long)features, scale);
-    return snd_record_text(j->rec, "%lld x %lld, Gaussian with mean cosine %s%s", (long long)j->o.rows, (long long)features,
-                           snd_format_num(c, j->o.cos, 6), scale);
+    if (j->o.cos == 0)
+        return snd_record_text(j->rec, "%lld x %lld, iid N(0,1)%s", (long long)j->o.rows, (long long)features, scale);
+    return snd_record_text(j->rec, "%lld x %lld, Gaussian with mean cosine %s%s", (long long)j->o.rows,
+                           (long long)features, snd_format_num(c, j->o.cos, 6), scale);
 }
 
 static const char *one_line(job *j) { // a formula of the user's own as they typed it, but on one line
@@ -314,7 +346,8 @@ static sonde_status fill_theory(job *j) {
 
 static sonde_status check_memory(const job *j) {
     const size_t need = snd_probe_bytes(j->probe);
-    SND_FAIL_IF(j->measure && j->o.max_memory && need > j->o.max_memory, SONDE_ERANGE, "--max-memory is %zu MiB; one run needs %zu MiB (give a smaller --batch, width or depth)",
+    SND_FAIL_IF(j->measure && j->o.max_memory && need > j->o.max_memory, SONDE_ERANGE,
+                "--max-memory is %zu MiB; one run needs %zu MiB (give a smaller --batch, width or depth)",
                 j->o.max_memory >> 20, need >> 20);
     return SONDE_OK;
 }
@@ -361,7 +394,8 @@ static sonde_status work(job *j) {
 static bool depth_free(const snd_spec *s) {
     static const char *const names[] = {"L", "S", "Le", "Ld"};
     for (int i = 0; i < 4; i++) {
-        if (snd_formula_mentions(s->formula, names[i]) || (s->block && snd_expr_mentions(s->block, names[i]))) return false;
+        if (snd_formula_mentions(s->formula, names[i]) || (s->block && snd_expr_mentions(s->block, names[i])))
+            return false;
         for (const snd_init_rule *r = s->init; r; r = r->next)
             if (snd_expr_mentions(r->factor, names[i]) || snd_expr_mentions(r->args[0], names[i])) return false;
     }
@@ -424,16 +458,19 @@ static sonde_status run_all(job *j, const snd_spec *spec) {
     return SONDE_OK;
 }
 
-static sonde_status start(job *j, snd_record *r, const snd_spec *spec, const char *label, const snd_measure_opts *o, bool measure) {
+static sonde_status start(job *j, snd_record *r, const snd_spec *spec, const char *label, const snd_measure_opts *o,
+                          bool measure) {
     *j = (job){.rec = r, .label = label, .o = *o, .measure = measure};
     if (!j->o.rows) j->o.rows = 64;
     if (j->o.scale == 0) j->o.scale = 1;
     if (j->o.dtype == SND_DT_NONE) j->o.dtype = SND_F32;
     if (j->o.bands == SND_BANDS_INVALID) j->o.bands = measure ? SND_BANDS_SIMULATED : SND_BANDS_THEORY;
     j->seeds = j->o.seeds > 0 ? j->o.seeds : measure ? 3 : 1;
-    SND_FAIL_IF(spec->layers < 1 && !j->o.n_depths, SONDE_ERANGE, "layers is %lld; measuring needs at least 1", (long long)spec->layers);
+    SND_FAIL_IF(spec->layers < 1 && !j->o.n_depths, SONDE_ERANGE, "layers is %lld; measuring needs at least 1",
+                (long long)spec->layers);
     SND_FAIL_IF(j->o.loss && spec->outputs < 1, SONDE_EUSAGE, "--loss needs a head; give outputs=CLASSES");
-    SND_FAIL_IF(j->o.dtype != SND_F32 && j->o.dtype != SND_F64, SONDE_EUNSUPPORTED, "--dtype %s: the mlp family is measured in f32 and f64", snd_dtype_name(j->o.dtype));
+    SND_FAIL_IF(j->o.dtype != SND_F32 && j->o.dtype != SND_F64, SONDE_EUNSUPPORTED,
+                "--dtype %s: the mlp family is measured in f32 and f64", snd_dtype_name(j->o.dtype));
     return SONDE_OK;
 }
 

@@ -10,16 +10,21 @@
 typedef struct show {
     snd_record *rec;
     const snd_demo_opts *o;
-    bool have_slides;          // the nets of the slides' panels are measured once
+    bool have_slides; // the nets of the slides' panels are measured once
     int slides_first;
-    snd_record *plots;         // the sweeps of the one-matrix nets, measured once
+    snd_record *plots; // the sweeps of the one-matrix nets, measured once
 } show;
 
 // ---- measuring -----------------------------------------------------------------------------------------------------------------
 
 static snd_measure_opts base_opts(const show *s) {
-    return (snd_measure_opts){.seed = s->o->seed, .dtype = s->o->dtype, .threads = s->o->threads, .stop = s->o->stop,
-                              .progress = s->o->progress, .ctx = s->o->ctx, .max_memory = s->o->max_memory};
+    return (snd_measure_opts){.seed = s->o->seed,
+                              .dtype = s->o->dtype,
+                              .threads = s->o->threads,
+                              .stop = s->o->stop,
+                              .progress = s->o->progress,
+                              .ctx = s->o->ctx,
+                              .max_memory = s->o->max_memory};
 }
 
 static sonde_status judge(show *s, const snd_spec *spec, int first, int64_t rows) {
@@ -32,14 +37,22 @@ static sonde_status judge(show *s, const snd_spec *spec, int first, int64_t rows
 
 // ---- the slides' nets: two-matrix block, every layer of one depth ----------------------------------------------------------------
 
-static const struct { const char *label, *wiring; } SLIDES[] = {
-    {"plain", "plain"}, {"residual", "residual"}, {"1/sqrt(l)", "scaled-by-index"}, {"1/sqrt(L)", "scaled-by-depth"},
-    {"scale the stream", "scale-stream"}, {"scale both", "scaled-half"}, {"scale the input", "scale-in"},
-    {"pre-norm", "pre"}, {"batch norm", "pre"}};
+static const struct {
+    const char *label, *wiring;
+} SLIDES[] = {{"plain", "plain"},
+              {"residual", "residual"},
+              {"1/sqrt(l)", "scaled-by-index"},
+              {"1/sqrt(L)", "scaled-by-depth"},
+              {"scale the stream", "scale-stream"},
+              {"scale both", "scaled-half"},
+              {"scale the input", "scale-in"},
+              {"pre-norm", "pre"},
+              {"batch norm", "pre"}};
 enum { N_SLIDES = sizeof SLIDES / sizeof *SLIDES, BATCH_NORM = N_SLIDES - 1 };
 
 static sonde_status load(show *s, int i, int layers, snd_spec **out) {
-    const char *over[] = {snd_record_text(s->rec, "layers=%d", layers), snd_record_text(s->rec, "width=%d", s->o->quick ? 256 : 512),
+    const char *over[] = {snd_record_text(s->rec, "layers=%d", layers),
+                          snd_record_text(s->rec, "width=%d", s->o->quick ? 256 : 512),
                           i == BATCH_NORM ? "norm=batch" : "norm=layer"};
     return snd_spec_load(s->rec->arena, SLIDES[i].wiring, over, 3, out);
 }
@@ -91,7 +104,8 @@ static sonde_status layer_series(snd_panel *p, const snd_run *u, const char *met
     return snd_record_status(p->rec);
 }
 
-static sonde_status slides_panel(show *s, const char *title, const char *metric, const char *y, const char *const *labels, int n, const char *caption) {
+static sonde_status slides_panel(show *s, const char *title, const char *metric, const char *y,
+                                 const char *const *labels, int n, const char *caption) {
     SND_TRY(measure_slides(s));
     snd_panel *p = snd_record_panel(s->rec, title, "layer", y, true);
     if (!p) return SONDE_ENOMEM;
@@ -108,36 +122,46 @@ static sonde_status slides_panel(show *s, const char *title, const char *metric,
 static sonde_status slides_forward(show *s, const char *title) {
     static const char *const labels[] = {"plain", "residual", "1/sqrt(l)", "1/sqrt(L)", "pre-norm"};
     return slides_panel(s, title, "q", "mean square per coordinate", labels, 5,
-                        "With W1 of variance 2/f and W2 of variance 1/n each block gives back the mean square that it reads, so the residual "
-                        "stream doubles (2^l), a factor 1/sqrt(l) makes it l + 1, 1/sqrt(L) keeps it below e, and a norm makes it 1 + l.");
+                        "With W1 of variance 2/f and W2 of variance 1/n each block gives back the mean square that it "
+                        "reads, so the residual "
+                        "stream doubles (2^l), a factor 1/sqrt(l) makes it l + 1, 1/sqrt(L) keeps it below e, and a "
+                        "norm makes it 1 + l.");
 }
 
 static sonde_status slides_backward(show *s, const char *title) {
     static const char *const labels[] = {"plain", "residual", "1/sqrt(l)", "1/sqrt(L)", "pre-norm"};
     return slides_panel(s, title, "gq", "mean square of the gradient", labels, 5,
-                        "From a unit gradient at the output back to the input: 2^(L-l) without control, (L+1)/(l+1) with 1/sqrt(l), below e with "
-                        "1/sqrt(L). Pre-norm with its final norm gives 1/(1+l): at the input the gradient does not depend on the depth at all.");
+                        "From a unit gradient at the output back to the input: 2^(L-l) without control, (L+1)/(l+1) "
+                        "with 1/sqrt(l), below e with "
+                        "1/sqrt(L). Pre-norm with its final norm gives 1/(1+l): at the input the gradient does not "
+                        "depend on the depth at all.");
 }
 
 static sonde_status slides_scaling(show *s, const char *title) {
     static const char *const labels[] = {"1/sqrt(L)", "scale the input", "scale the stream", "scale both"};
-    return slides_panel(s, title, "q", "mean square per coordinate", labels, 4,
-                        "Scaling the branch's input (a) and its output (b) is the same function for ReLU without bias. Scaling the stream (c) by "
-                        "1/sqrt(2) still grows by 1.5 a block and forgets the input; scaling both keeps 1 and forgets it too.");
+    return slides_panel(
+        s, title, "q", "mean square per coordinate", labels, 4,
+        "Scaling the branch's input (a) and its output (b) is the same function for ReLU without bias. Scaling the "
+        "stream (c) by "
+        "1/sqrt(2) still grows by 1.5 a block and forgets the input; scaling both keeps 1 and forgets it too.");
 }
 
 static sonde_status slides_norm(show *s, const char *title) {
     static const char *const labels[] = {"pre-norm", "batch norm"};
     SND_TRY(slides_panel(s, title, "q", "mean square per coordinate", labels, 2,
-                         "Each block adds exactly 1 with LayerNorm. With batch norm that holds for the mean square only: the ReLU features share "
-                         "1/pi of their energy over the batch, so the variance over the batch grows by 1 - 1/pi = 0.682 a block (next panel)."));
-    return slides_panel(s, "Slides: the same, as variance over the batch", "bvar", "variance per feature over the batch", labels, 2,
+                         "Each block adds exactly 1 with LayerNorm. With batch norm that holds for the mean square "
+                         "only: the ReLU features share "
+                         "1/pi of their energy over the batch, so the variance over the batch grows by 1 - 1/pi = "
+                         "0.682 a block (next panel)."));
+    return slides_panel(s, "Slides: the same, as variance over the batch", "bvar",
+                        "variance per feature over the batch", labels, 2,
                         "The lecture's algebra is about this number, and calls it 1 per block for both norms.");
 }
 
 // ---- closed forms at L = 4 -----------------------------------------------------------------------------------------------------------
 
-static sonde_status closed_row(show *s, snd_rtable *t, int i, const char *form, double value, const char *at, const char *metric) {
+static sonde_status closed_row(show *s, snd_rtable *t, int i, const char *form, double value, const char *at,
+                               const char *metric) {
     snd_spec *spec;
     SND_TRY(load(s, i, 4, &spec));
     snd_record *tmp = snd_record_create(s->rec->arena, SND_REC_MEASURE);
@@ -164,7 +188,8 @@ static sonde_status closed_forms(show *s, const char *title) {
     static const char *const columns[] = {"net", "number", "closed form", "value", "theory", "measured", ""};
     snd_rtable *t = snd_record_table(s->rec, title, columns, 7);
     if (!t) return SONDE_ENOMEM;
-    t->caption = "Input N(0, 1), four blocks W2 relu(W1 u), upstream gradient N(0, 1). Every number is the slides'; theory is the moment "
+    t->caption = "Input N(0, 1), four blocks W2 relu(W1 u), upstream gradient N(0, 1). Every number is the slides'; "
+                 "theory is the moment "
                  "algebra's, measured a mean over seeds.";
     SND_TRY(closed_row(s, t, 1, "2^L", 16, "layers.3.x", "q"));
     SND_TRY(closed_row(s, t, 2, "L + 1", 5, "layers.3.x", "q"));
@@ -180,15 +205,19 @@ static sonde_status closed_forms(show *s, const char *title) {
 // ---- the plots' nets: one-matrix block, stem, depth sweep --------------------------------------------------------------------------------
 
 // Document 004's depth counts the stem for the plain nets: depth D is the stem and D - 1 layers.
-static const struct { const char *label, *formula; int stem; bool batch_norm; } PLOTS[] = {
-    {"plain", "in: x = relu(x)  each: x = F(x)", 1, false},
-    {"plain + batch norm", "in: x = BN(relu(x))  each: x = BN(F(x))", 1, true},
-    {"residual", "in: x = relu(x)  each: x = x + F(x)", 0, false},
-    {"pre-norm + final norm", "in: x = relu(x)  each: x = x + F(N(x))  out: x = N(x)", 0, false}};
+static const struct {
+    const char *label, *formula;
+    int stem;
+    bool batch_norm;
+} PLOTS[] = {{"plain", "in: x = relu(x)  each: x = F(x)", 1, false},
+             {"plain + batch norm", "in: x = BN(relu(x))  each: x = BN(F(x))", 1, true},
+             {"residual", "in: x = relu(x)  each: x = x + F(x)", 0, false},
+             {"pre-norm + final norm", "in: x = relu(x)  each: x = x + F(N(x))  out: x = N(x)", 0, false}};
 enum { N_PLOTS = sizeof PLOTS / sizeof *PLOTS, N_DEPTHS = 9 };
 
 static sonde_status plot_spec(show *s, int i, int width, snd_spec **out) {
-    const char *over[] = {"inputs=784", "outputs=10", "block=one-matrix", "layers=256", snd_record_text(s->rec, "width=%d", width)};
+    const char *over[] = {"inputs=784", "outputs=10", "block=one-matrix", "layers=256",
+                          snd_record_text(s->rec, "width=%d", width)};
     return snd_spec_load(s->rec->arena, PLOTS[i].formula, over, 5, out);
 }
 
@@ -212,7 +241,8 @@ static sonde_status measure_plots(show *s) {
     if (s->plots) return SONDE_OK;
     s->plots = snd_record_create(s->rec->arena, SND_REC_MEASURE);
     if (!s->plots) return SONDE_ENOMEM;
-    for (int i = 0; i < N_PLOTS; i++) SND_TRY(sweep(s, s->plots, i, 128, s->o->quick ? 128 : 256, s->o->quick ? 3 : 5, PLOTS[i].label));
+    for (int i = 0; i < N_PLOTS; i++)
+        SND_TRY(sweep(s, s->plots, i, 128, s->o->quick ? 128 : 256, s->o->quick ? 3 : 5, PLOTS[i].label));
     return SONDE_OK;
 }
 
@@ -225,14 +255,15 @@ static const snd_rvalue *param_of(const snd_run *u, const char *name) {
 // value: "last" (the deepest stream), "out.x", or a parameter's name.
 static const snd_metric *sweep_metric(const snd_run *u, const char *value, const char *metric) {
     const char *name = value;
-    if (!strcmp(value, "last")) name = u->depth ? snd_arena_printf(u->rec->arena, "layers.%d.x", (int)u->depth - 1) : "in.x";
+    if (!strcmp(value, "last"))
+        name = u->depth ? snd_arena_printf(u->rec->arena, "layers.%d.x", (int)u->depth - 1) : "in.x";
     const snd_rvalue *v = name ? snd_run_find(u, name) : NULL;
     if (!v && name) v = param_of(u, name);
     return v ? snd_value_find(v, metric) : NULL;
 }
 
-static sonde_status sweep_series(snd_panel *p, const snd_record *from, const char *label, const char *as, int stem, const char *value, const char *metric,
-                                 snd_series **out) {
+static sonde_status sweep_series(snd_panel *p, const snd_record *from, const char *label, const char *as, int stem,
+                                 const char *value, const char *metric, snd_series **out) {
     snd_arena *a = p->rec->arena;
     double *v[5], *x;
     int n = 0;
@@ -258,10 +289,18 @@ static sonde_status sweep_series(snd_panel *p, const snd_record *from, const cha
     return snd_record_status(p->rec);
 }
 
-typedef struct ref { double depth, y; const char *text; } ref;
-typedef struct curve { int net; const char *as, *value, *metric; ref refs[2]; } curve;
+typedef struct ref {
+    double depth, y;
+    const char *text;
+} ref;
+typedef struct curve {
+    int net;
+    const char *as, *value, *metric;
+    ref refs[2];
+} curve;
 
-static sonde_status plots_panel(show *s, const char *title, const char *y, bool log, const curve *c, int n, const char *caption) {
+static sonde_status plots_panel(show *s, const char *title, const char *y, bool log, const curve *c, int n,
+                                const char *caption) {
     SND_TRY(measure_plots(s));
     snd_panel *p = snd_record_panel(s->rec, title, "depth", y, log);
     if (!p) return SONDE_ENOMEM;
@@ -270,7 +309,8 @@ static sonde_status plots_panel(show *s, const char *title, const char *y, bool 
     for (int i = 0; i < n; i++) {
         snd_series *one;
         const int net = c[i].net;
-        SND_TRY(sweep_series(p, s->plots, PLOTS[net].label, c[i].as ? c[i].as : PLOTS[net].label, PLOTS[net].stem, c[i].value, c[i].metric, &one));
+        SND_TRY(sweep_series(p, s->plots, PLOTS[net].label, c[i].as ? c[i].as : PLOTS[net].label, PLOTS[net].stem,
+                             c[i].value, c[i].metric, &one));
         for (int k = 0; k < 2; k++)
             if (c[i].refs[k].text) snd_series_ref(p, one, c[i].refs[k].depth, c[i].refs[k].y, c[i].refs[k].text);
     }
@@ -278,13 +318,17 @@ static sonde_status plots_panel(show *s, const char *title, const char *y, bool 
 }
 
 static sonde_status plots_variance(show *s, const char *title) {
-    static const curve c[] = {{0, NULL, "last", "bvar", {{0, 0, NULL}}},
-                              {1, NULL, "last", "bvar", {{0, 0, NULL}}},
-                              {2, NULL, "last", "bvar", {{256, 116, "lecture: about 1e116"}, {30, 21, "lecture: about 1e21 near depth 30"}}}};
+    static const curve c[] = {
+        {0, NULL, "last", "bvar", {{0, 0, NULL}}},
+        {1, NULL, "last", "bvar", {{0, 0, NULL}}},
+        {2, NULL, "last", "bvar", {{256, 116, "lecture: about 1e116"}, {30, 21, "lecture: about 1e21 near depth 30"}}}};
     return plots_panel(s, title, "variance per feature over the batch", true, c, 3,
-                       "The plotted nets are F(u) = relu(W u): one matrix, ReLU last. Their outputs have a mean, which lines up with the stream's, so "
-                       "the residual stream grows by 2.904 a block and not by the slides' 2: 1e116 at 256 blocks, where 2^256 would be 1e77. The "
-                       "lecture's '1e21 near depth 30' can't lie on this curve: at 0.453 decades a block, depth 30 has about 1e13 and 1e21 is reached "
+                       "The plotted nets are F(u) = relu(W u): one matrix, ReLU last. Their outputs have a mean, which "
+                       "lines up with the stream's, so "
+                       "the residual stream grows by 2.904 a block and not by the slides' 2: 1e116 at 256 blocks, "
+                       "where 2^256 would be 1e77. The "
+                       "lecture's '1e21 near depth 30' can't lie on this curve: at 0.453 decades a block, depth 30 has "
+                       "about 1e13 and 1e21 is reached "
                        "near depth 47; an axis tick was probably misread.");
 }
 
@@ -292,10 +336,13 @@ static sonde_status plots_gradient(show *s, const char *title) {
     static const curve c[] = {{0, NULL, "stem.weight", "wgrms", {{0, 0, NULL}}},
                               {2, NULL, "stem.weight", "wgrms", {{256, 56, "lecture: about 1e56"}}},
                               {3, NULL, "stem.weight", "wgrms", {{0, 0, NULL}}}};
-    return plots_panel(s, title, "RMS of the stem's weight gradient", true, c, 3,
-                       "Cross-entropy (mean) on ten classes. A positively homogeneous net has x.g equal at every layer, so the residual gradient's "
-                       "exponent is half the variance's: 1e56 to 1e57 against 1e116. The slides' independent doubling would give 1e38. Pre-norm with its final norm is "
-                       "flat. A mean over the batch is about two decades lower than the lecture's axis, which suggests a sum.");
+    return plots_panel(
+        s, title, "RMS of the stem's weight gradient", true, c, 3,
+        "Cross-entropy (mean) on ten classes. A positively homogeneous net has x.g equal at every layer, so the "
+        "residual gradient's "
+        "exponent is half the variance's: 1e56 to 1e57 against 1e116. The slides' independent doubling would give "
+        "1e38. Pre-norm with its final norm is "
+        "flat. A mean over the batch is about two decades lower than the lecture's axis, which suggests a sum.");
 }
 
 static sonde_status plots_correlation(show *s, const char *title) {
@@ -303,19 +350,25 @@ static sonde_status plots_correlation(show *s, const char *title) {
                               {1, NULL, "last", "cos", {{256, 0, "lecture: 0"}}},
                               {3, NULL, "out.x", "cos", {{1, 0.21, "lecture: 0.21"}, {256, 0.08, "lecture: 0.08"}}}};
     return plots_panel(s, title, "mean cosine between examples", false, c, 3,
-                       "Input examples with mean cosine 0.29, as MNIST has. ReLU pulls all examples together (the arc-cosine map), so a plain net "
-                       "forgets which example it saw; batch norm keeps them apart; the final norm takes out the mean that pre-norm streams share.");
+                       "Input examples with mean cosine 0.29, as MNIST has. ReLU pulls all examples together (the "
+                       "arc-cosine map), so a plain net "
+                       "forgets which example it saw; batch norm keeps them apart; the final norm takes out the mean "
+                       "that pre-norm streams share.");
 }
 
 static sonde_status plots_raw_stream(show *s, const char *title) {
-    static const curve v[] = {{3, "raw stream", "last", "bvar", {{1, 0.03, "lecture: about 1"}, {256, 2.204, "lecture: about 160"}}},
-                              {3, "after the final norm", "out.x", "var", {{0, 0, NULL}}}};
-    static const curve c[] = {{3, "raw stream", "last", "cos", {{1, 0.59, "lecture: 0.59"}, {256, 0.99, "lecture: 0.99"}}},
-                              {3, "after the final norm", "out.x", "cos", {{1, 0.21, "lecture: 0.21"}, {256, 0.08, "lecture: 0.08"}}}};
+    static const curve v[] = {
+        {3, "raw stream", "last", "bvar", {{1, 0.03, "lecture: about 1"}, {256, 2.204, "lecture: about 160"}}},
+        {3, "after the final norm", "out.x", "var", {{0, 0, NULL}}}};
+    static const curve c[] = {
+        {3, "raw stream", "last", "cos", {{1, 0.59, "lecture: 0.59"}, {256, 0.99, "lecture: 0.99"}}},
+        {3, "after the final norm", "out.x", "cos", {{1, 0.21, "lecture: 0.21"}, {256, 0.08, "lecture: 0.08"}}}};
     SND_TRY(plots_panel(s, title, "variance", true, v, 2,
-                        "Each block adds 1 - 1/pi = 0.682 to the variance over the batch; the final norm reports 1 whatever the stream does."));
+                        "Each block adds 1 - 1/pi = 0.682 to the variance over the batch; the final norm reports 1 "
+                        "whatever the stream does."));
     return plots_panel(s, "Plots: does the final norm undo the collapse?", "mean cosine between examples", false, c, 2,
-                       "The raw stream's examples look alike because they share the mean of the ReLU features; without that mean they are as "
+                       "The raw stream's examples look alike because they share the mean of the ReLU features; without "
+                       "that mean they are as "
                        "different as ever.");
 }
 
@@ -326,8 +379,10 @@ static sonde_status batch_norm_gradient(show *s, const char *title) {
     snd_panel *p = snd_record_panel(s->rec, title, "depth", "RMS of the stem's weight gradient", true);
     if (!p) return SONDE_ENOMEM;
     p->xlog = true;
-    p->caption = "Width 64, batch 128, BN(relu(W x)) in every layer. Batch norm subtracts what the batch shares, 1/pi of the energy, and so multiplies the gradient's "
-                 "energy by pi/(pi - 1) = 1.467 a layer on the way back: about 1e21 at depth 256. It fixes variance and correlation, not the gradient.";
+    p->caption = "Width 64, batch 128, BN(relu(W x)) in every layer. Batch norm subtracts what the batch shares, 1/pi "
+                 "of the energy, and so multiplies the gradient's "
+                 "energy by pi/(pi - 1) = 1.467 a layer on the way back: about 1e21 at depth 256. It fixes variance "
+                 "and correlation, not the gradient.";
     snd_series *one;
     SND_TRY(sweep_series(p, tmp, PLOTS[1].label, PLOTS[1].label, 1, "stem.weight", "wgrms", &one));
     snd_series_ref(p, one, 256, 21.1, "independent simulation: 10^21.1");
@@ -336,16 +391,25 @@ static sonde_status batch_norm_gradient(show *s, const char *title) {
 
 // ---- all of them ---------------------------------------------------------------------------------------------------------------------------
 
-static const struct { const char *name, *title; sonde_status (*run)(show *, const char *); } PANELS[] = {
+static const struct {
+    const char *name, *title;
+    sonde_status (*run)(show *, const char *);
+} PANELS[] = {
 #define SND_PANEL(NAME, TITLE, RUN) {NAME, TITLE, RUN},
 #include "lab/panels.def"
 #undef SND_PANEL
 };
 enum { N_PANELS = sizeof PANELS / sizeof *PANELS };
 
-int snd_panel_count(void) { return N_PANELS; }
-const char *snd_panel_name(int i) { return PANELS[i].name; }
-const char *snd_panel_title(int i) { return PANELS[i].title; }
+int snd_panel_count(void) {
+    return N_PANELS;
+}
+const char *snd_panel_name(int i) {
+    return PANELS[i].name;
+}
+const char *snd_panel_title(int i) {
+    return PANELS[i].title;
+}
 
 static sonde_status find_panel(const char *name, int *out) {
     const char *names[N_PANELS];
@@ -357,7 +421,8 @@ static sonde_status find_panel(const char *name, int *out) {
         }
     }
     const char *near = snd_nearest(name, names, N_PANELS);
-    SND_FAIL(SONDE_ENAME, "no panel is called '%s'%s%s%s", name, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    SND_FAIL(SONDE_ENAME, "no panel is called '%s'%s%s%s", name, near ? "; did you mean '" : "", near ? near : "",
+             near ? "'?" : "");
 }
 
 sonde_status snd_lab_demo(snd_record *r, const char *const *names, int n, const snd_demo_opts *o) {
@@ -367,7 +432,8 @@ sonde_status snd_lab_demo(snd_record *r, const char *const *names, int n, const 
         if (n) SND_TRY(find_panel(names[i], &k));
         SND_TRY(PANELS[k].run(&s, PANELS[k].title));
     }
-    snd_record_note(r, "Slides and plots differ because they are different nets: the algebra is for two matrices per block (zero-mean output, growth 2), "
+    snd_record_note(r, "Slides and plots differ because they are different nets: the algebra is for two matrices per "
+                       "block (zero-mean output, growth 2), "
                        "the figures fit one matrix with ReLU last (outputs with a mean, growth 2.904).");
     return snd_record_status(r);
 }

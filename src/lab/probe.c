@@ -8,7 +8,7 @@
 typedef struct maker {
     snd_probe *p;
     snd_graph *g;
-    snd_id *stat_of;           // by root value id: its forward statistics node, 0: none yet
+    snd_id *stat_of; // by root value id: its forward statistics node, 0: none yet
     int64_t cap_cells;
     int forward_mask;
 } maker;
@@ -29,13 +29,20 @@ static sonde_status add_cell(maker *k, snd_cell_spec c) {
 }
 
 // All metrics of one kind that the statistics node can give.
-static sonde_status add_cells(maker *k, snd_mwhere where, const char *name, int layer, int exit, snd_id stat, int64_t width) {
+static sonde_status add_cells(maker *k, snd_mwhere where, const char *name, int layer, int exit, snd_id stat,
+                              int64_t width) {
     if (!stat) return SONDE_OK;
     for (int i = 0; i < snd_metric_count(); i++) {
         const snd_metric_row *r = snd_metric_at(i);
         if (r->where != where || (r->costly && !k->p->o.costly)) continue;
         const bool param = where == SND_MW_PARAM || where == SND_MW_PGRAD;
-        SND_TRY(add_cell(k, (snd_cell_spec){.name = name, .layer = layer, .metric = i, .exit = exit, .param = param, .stat = stat, .width = width}));
+        SND_TRY(add_cell(k, (snd_cell_spec){.name = name,
+                                            .layer = layer,
+                                            .metric = i,
+                                            .exit = exit,
+                                            .param = param,
+                                            .stat = stat,
+                                            .width = width}));
     }
     return SONDE_OK;
 }
@@ -89,7 +96,8 @@ static const char *stream_name(const char *tap) {
 }
 
 static snd_id tap_at(const snd_model *m, snd_arena *a, int layer, const char *stream) {
-    const char *name = layer < 0 ? snd_arena_printf(a, "in.%s", stream) : snd_arena_printf(a, "layers.%d.%s", layer, stream);
+    const char *name =
+        layer < 0 ? snd_arena_printf(a, "in.%s", stream) : snd_arena_printf(a, "layers.%d.%s", layer, stream);
     return name ? snd_model_tap(m, name) : 0;
 }
 
@@ -107,9 +115,11 @@ static sonde_status add_stream_cells(maker *k, const char *name, snd_id v, int e
     const snd_id prev = tap_at(m, k->p->arena, layer - 1, stream);
     const int64_t w = width_of(k->g, v);
     if (same_shape(k->g, v, prev))
-        SND_TRY(add_cells(k, SND_MW_PREV, name, layer, exit, snd_g_stat(k->g, root(k->g, v), root(k->g, prev), SND_SM_ROWCOS), w));
+        SND_TRY(add_cells(k, SND_MW_PREV, name, layer, exit,
+                          snd_g_stat(k->g, root(k->g, v), root(k->g, prev), SND_SM_ROWCOS), w));
     if (same_shape(k->g, v, m->in_x))
-        SND_TRY(add_cells(k, SND_MW_FIRST, name, layer, exit, snd_g_stat(k->g, root(k->g, v), root(k->g, m->in_x), SND_SM_ROWCOS), w));
+        SND_TRY(add_cells(k, SND_MW_FIRST, name, layer, exit,
+                          snd_g_stat(k->g, root(k->g, v), root(k->g, m->in_x), SND_SM_ROWCOS), w));
     return SONDE_OK;
 }
 
@@ -118,7 +128,8 @@ static sonde_status add_call_cells(maker *k, const char *name, snd_id v) {
     for (int i = 0; i < m->n_calls; i++)
         if (m->calls[i].out == v && same_shape(k->g, v, m->calls[i].x))
             return add_cells(k, SND_MW_CALL, name, m->calls[i].layer, -1,
-                             snd_g_stat(k->g, root(k->g, v), root(k->g, m->calls[i].x), SND_SM_ROWCOS), width_of(k->g, v));
+                             snd_g_stat(k->g, root(k->g, v), root(k->g, m->calls[i].x), SND_SM_ROWCOS),
+                             width_of(k->g, v));
     return SONDE_OK;
 }
 
@@ -162,7 +173,9 @@ static sonde_status add_forward(maker *k) {
 
 // ---- backward -----------------------------------------------------------------------------------------------------------------
 
-static bool is_matrix(const snd_graph *g, int param) { return snd_g_value(g, snd_g_param_at(g, param))->shape.nd >= 2; }
+static bool is_matrix(const snd_graph *g, int param) {
+    return snd_g_value(g, snd_g_param_at(g, param))->shape.nd >= 2;
+}
 
 // The first matrix in the net's order: where the lecture looks at "the first layer's gradient".
 static int first_matrix(const snd_graph *g) {
@@ -171,7 +184,12 @@ static int first_matrix(const snd_graph *g) {
     return -1;
 }
 
-typedef struct wanted { const char *name; snd_id v; int layer; bool param; } wanted;
+typedef struct wanted {
+    const char *name;
+    snd_id v;
+    int layer;
+    bool param;
+} wanted;
 
 static int list_wanted(maker *k, int exit, wanted *w) {
     const snd_probe *p = k->p;
@@ -208,7 +226,8 @@ static sonde_status add_exit_gradients(maker *k, int exit, wanted *w, snd_id *wr
         // a value that the output does not depend on has the gradient 0, and that is worth knowing
         const snd_id gr = grad[i] ? grad[i] : snd_g_const(k->g, snd_g_value(k->g, wrt[i])->shape, 0);
         const snd_id stat = snd_g_stat(k->g, gr, 0, 0);
-        SND_TRY(add_cells(k, w[i].param ? SND_MW_PGRAD : SND_MW_GRAD, w[i].name, w[i].layer, ex, stat, width_of(k->g, wrt[i])));
+        SND_TRY(add_cells(k, w[i].param ? SND_MW_PGRAD : SND_MW_GRAD, w[i].name, w[i].layer, ex, stat,
+                          width_of(k->g, wrt[i])));
     }
     return SONDE_OK;
 }
@@ -283,8 +302,12 @@ sonde_status snd_probe_make(snd_arena *a, const snd_spec *spec, const snd_probe_
     snd_probe *p;
     SND_NEW(a, p, 1);
     *p = (snd_probe){.arena = a, .o = *o, .spec = spec};
-    const snd_build b = {.dtype = o->dtype, .rows = o->rows, .integrate = o->integrate, .with_targets = o->loss,
-                         .exits = o->exits, .n_exits = o->n_exits};
+    const snd_build b = {.dtype = o->dtype,
+                         .rows = o->rows,
+                         .integrate = o->integrate,
+                         .with_targets = o->loss,
+                         .exits = o->exits,
+                         .n_exits = o->n_exits};
     SND_TRY(snd_model_build(a, spec, &b, &p->m));
     maker k = {.p = p, .g = p->m->g};
     k.forward_mask = mask_of(&k, SND_MW_VALUE);
@@ -298,11 +321,14 @@ sonde_status snd_probe_make(snd_arena *a, const snd_spec *spec, const snd_probe_
     return SONDE_OK;
 }
 
-size_t snd_probe_bytes(const snd_probe *p) { return snd_plan_bytes(p->plan) + snd_plan_param_bytes(p->plan); }
+size_t snd_probe_bytes(const snd_probe *p) {
+    return snd_plan_bytes(p->plan) + snd_plan_param_bytes(p->plan);
+}
 
 // ---- running --------------------------------------------------------------------------------------------------------------------
 
-static sonde_status set_normal(const snd_probe *p, snd_exec *x, snd_id v, const char *name, uint64_t seed, double *buf) {
+static sonde_status set_normal(const snd_probe *p, snd_exec *x, snd_id v, const char *name, uint64_t seed,
+                               double *buf) {
     const snd_shape s = snd_g_value(p->m->g, v)->shape;
     snd_k_fill_normal(1, SND_F64, snd_key_make(seed, name), 0, snd_shape_size(s), 1, buf);
     return snd_exec_set(x, v, buf, SND_F64);
@@ -363,7 +389,7 @@ static double read_cell(const snd_exec *x, const snd_cell_spec *c) {
 typedef struct batch {
     const snd_probe *p;
     uint64_t first;
-    int n, threads;            // threads inside one run
+    int n, threads; // threads inside one run
     double *values;
     sonde_status *status;
     void (*done)(void *);
@@ -373,7 +399,8 @@ typedef struct batch {
 static sonde_status run_seed(const batch *b, int i, double *buf, int64_t *labels, snd_source *src, snd_exec **x) {
     const snd_probe *p = b->p;
     const uint64_t seed = b->first + (uint64_t)i;
-    SND_TRY(p->n_profile ? snd_source_resident(p->m->g, seed, b->threads, src) : snd_source_drawn(p->m->g, seed, b->threads, src));
+    SND_TRY(p->n_profile ? snd_source_resident(p->m->g, seed, b->threads, src)
+                         : snd_source_drawn(p->m->g, seed, b->threads, src));
     const snd_exec_opts eo = {.threads = b->threads, .seed = seed, .stop = p->o.stop};
     SND_TRY(snd_exec_create(p->m->g, p->plan, src, &eo, x));
     SND_TRY(set_inputs(p, *x, seed, buf, labels));
@@ -412,12 +439,20 @@ sonde_status snd_probe_run(const snd_probe *p, uint64_t first, int n, double *va
     sonde_status *status = snd_calloc((size_t)n + 1, sizeof *status);
     if (!status) return SONDE_ENOMEM;
     const bool wide = side_by_side(p, n, threads);
-    batch b = {.p = p, .first = first, .n = n, .threads = wide ? 1 : threads, .values = values, .status = status, .done = done, .ctx = ctx};
+    batch b = {.p = p,
+               .first = first,
+               .n = n,
+               .threads = wide ? 1 : threads,
+               .values = values,
+               .status = status,
+               .done = done,
+               .ctx = ctx};
     snd_parallel(wide ? threads : 1, n, seed_task, &b);
     sonde_status s = SONDE_OK;
     for (int i = 0; i < n && s == SONDE_OK; i++) s = status[i];
     snd_free(status);
-    if (s == SONDE_ENOMEM) SND_FAIL(s, "no memory for a run of %zu MiB", snd_probe_bytes(p) >> 20); // said on another thread
+    if (s == SONDE_ENOMEM)
+        SND_FAIL(s, "no memory for a run of %zu MiB", snd_probe_bytes(p) >> 20); // said on another thread
     if (s == SONDE_EINTERRUPTED) SND_FAIL(s, "interrupted");
     return s;
 }

@@ -11,8 +11,9 @@ typedef struct job {
     const snd_run_opts *o;
     snd_stfile *weights, *input;
     snd_model *m;
-    snd_id dy;                      // graph input: gradient of out.x or logits; 0: none
-    snd_tap *outs; int n_outs;      // what is written
+    snd_id dy; // graph input: gradient of out.x or logits; 0: none
+    snd_tap *outs;
+    int n_outs; // what is written
     int64_t cap_outs;
     snd_source source;
     snd_exec *exec;
@@ -34,19 +35,25 @@ static sonde_status add_out(job *j, const char *name, snd_id v) {
 
 // ---- inputs ---------------------------------------------------------------------------------------------------------------
 
-static const snd_tensor *given(const job *j, const char *name) { return j->input ? snd_st_find(j->input, name) : NULL; }
+static const snd_tensor *given(const job *j, const char *name) {
+    return j->input ? snd_st_find(j->input, name) : NULL;
+}
 
-static bool is_integer(snd_dtype t) { return t == SND_I64 || t == SND_I32; }
+static bool is_integer(snd_dtype t) {
+    return t == SND_I64 || t == SND_I32;
+}
 
 static sonde_status input_rows(const job *j, int64_t *rows) {
     const snd_tensor *t = given(j, "input");
-    SND_FAIL_IF(!t, SONDE_EINPUT, "%s: found no tensor 'input'; the mlp family needs input [examples, %lld]", j->o->input,
-                (long long)(j->spec->inputs > 0 ? j->spec->inputs : j->spec->width));
+    SND_FAIL_IF(!t, SONDE_EINPUT, "%s: found no tensor 'input'; the mlp family needs input [examples, %lld]",
+                j->o->input, (long long)(j->spec->inputs > 0 ? j->spec->inputs : j->spec->width));
     const int64_t features = j->spec->inputs > 0 ? j->spec->inputs : j->spec->width;
     char s[160];
     SND_FAIL_IF(t->shape.nd != 2 || t->shape.dim[1] != features || t->shape.dim[0] < 1, SONDE_ESHAPE,
-                "%s: input has shape %s; the model needs [examples, %lld]", j->o->input, snd_shape_text(t->shape, s), (long long)features);
-    SND_FAIL_IF(is_integer(t->dtype), SONDE_ETYPE, "%s: input is %s; floating point is needed", j->o->input, snd_dtype_name(t->dtype));
+                "%s: input has shape %s; the model needs [examples, %lld]", j->o->input, snd_shape_text(t->shape, s),
+                (long long)features);
+    SND_FAIL_IF(is_integer(t->dtype), SONDE_ETYPE, "%s: input is %s; floating point is needed", j->o->input,
+                snd_dtype_name(t->dtype));
     *rows = t->shape.dim[0];
     return SONDE_OK;
 }
@@ -58,22 +65,24 @@ static sonde_status refuse_unknown_inputs(const job *j) {
         bool ok = false;
         for (int k = 0; k < 4; k++) ok = ok || !strcmp(name, known[k]);
         const char *near = ok ? NULL : snd_nearest(name, known, 4);
-        SND_FAIL_IF(!ok, SONDE_ENAME, "%s: unknown input '%s'%s%s%s; the mlp family reads input, cond, dy, targets", j->o->input, name,
-                    near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+        SND_FAIL_IF(!ok, SONDE_ENAME, "%s: unknown input '%s'%s%s%s; the mlp family reads input, cond, dy, targets",
+                    j->o->input, name, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
     }
     return SONDE_OK;
 }
 
 static sonde_status check_targets(const job *j, const snd_tensor *t, int64_t rows) {
     char s[160];
-    SND_FAIL_IF(!is_integer(t->dtype), SONDE_ETYPE, "%s: targets is %s; I64 or I32 is needed", j->o->input, snd_dtype_name(t->dtype));
-    SND_FAIL_IF(snd_shape_size(t->shape) != rows || t->shape.nd != 1, SONDE_ESHAPE, "%s: targets has shape %s; [%lld] is needed", j->o->input,
-                snd_shape_text(t->shape, s), (long long)rows);
+    SND_FAIL_IF(!is_integer(t->dtype), SONDE_ETYPE, "%s: targets is %s; I64 or I32 is needed", j->o->input,
+                snd_dtype_name(t->dtype));
+    SND_FAIL_IF(snd_shape_size(t->shape) != rows || t->shape.nd != 1, SONDE_ESHAPE,
+                "%s: targets has shape %s; [%lld] is needed", j->o->input, snd_shape_text(t->shape, s),
+                (long long)rows);
     for (int64_t i = 0; i < rows; i++) {
         const int64_t v = t->dtype == SND_I64 ? ((const int64_t *)t->data)[i] : ((const int32_t *)t->data)[i];
         SND_FAIL_IF(v != -100 && (v < 0 || v >= j->spec->outputs), SONDE_ERANGE,
-                    "%s: targets[%lld] is %lld; classes go from 0 to %lld (or -100: ignored)", j->o->input, (long long)i, (long long)v,
-                    (long long)j->spec->outputs - 1);
+                    "%s: targets[%lld] is %lld; classes go from 0 to %lld (or -100: ignored)", j->o->input,
+                    (long long)i, (long long)v, (long long)j->spec->outputs - 1);
     }
     return SONDE_OK;
 }
@@ -85,12 +94,15 @@ static sonde_status find_dy(job *j, snd_id *of) {
     if (!t) return SONDE_OK;
     const snd_shape x = snd_g_value(j->m->g, j->m->out_x)->shape;
     char s[160], sx[160], sl[160] = "";
-    if (snd_shape_same(t->shape, x)) *of = j->m->out_x;
-    else if (j->m->logits && snd_shape_same(t->shape, snd_g_value(j->m->g, j->m->logits)->shape)) *of = j->m->logits;
+    if (snd_shape_same(t->shape, x))
+        *of = j->m->out_x;
+    else if (j->m->logits && snd_shape_same(t->shape, snd_g_value(j->m->g, j->m->logits)->shape))
+        *of = j->m->logits;
     if (j->m->logits) snd_shape_text(snd_g_value(j->m->g, j->m->logits)->shape, sl);
-    SND_FAIL_IF(!*of, SONDE_ESHAPE, "%s: dy has shape %s; out.x has %s%s%s", j->o->input, snd_shape_text(t->shape, s), snd_shape_text(x, sx),
-                *sl ? ", logits " : "", sl);
-    SND_FAIL_IF(is_integer(t->dtype), SONDE_ETYPE, "%s: dy is %s; floating point is needed", j->o->input, snd_dtype_name(t->dtype));
+    SND_FAIL_IF(!*of, SONDE_ESHAPE, "%s: dy has shape %s; out.x has %s%s%s", j->o->input, snd_shape_text(t->shape, s),
+                snd_shape_text(x, sx), *sl ? ", logits " : "", sl);
+    SND_FAIL_IF(is_integer(t->dtype), SONDE_ETYPE, "%s: dy is %s; floating point is needed", j->o->input,
+                snd_dtype_name(t->dtype));
     j->dy = snd_g_input(j->m->g, "dy", t->shape, SND_DT_NONE);
     return SONDE_OK;
 }
@@ -114,16 +126,18 @@ static sonde_status check_weights(const job *j) {
     for (int i = 0; i < snd_g_param_count(g); i++) {
         const snd_value *v = snd_g_value(g, snd_g_param_at(g, i));
         const snd_tensor *t = snd_st_find(j->weights, v->name);
-        SND_FAIL_IF(!t, SONDE_EINPUT, "%s: tensor %s %s is missing", j->o->weights, v->name, snd_shape_text(v->shape, sw));
-        SND_FAIL_IF(!snd_shape_same(t->shape, v->shape), SONDE_ESHAPE, "%s: tensor %s has shape %s; the model needs %s", j->o->weights,
-                    v->name, snd_shape_text(t->shape, s), snd_shape_text(v->shape, sw));
-        SND_FAIL_IF(t->dtype > SND_F16, SONDE_ETYPE, "%s: tensor %s is %s; floating point is needed", j->o->weights, v->name,
-                    snd_dtype_name(t->dtype));
+        SND_FAIL_IF(!t, SONDE_EINPUT, "%s: tensor %s %s is missing", j->o->weights, v->name,
+                    snd_shape_text(v->shape, sw));
+        SND_FAIL_IF(!snd_shape_same(t->shape, v->shape), SONDE_ESHAPE, "%s: tensor %s has shape %s; the model needs %s",
+                    j->o->weights, v->name, snd_shape_text(t->shape, s), snd_shape_text(v->shape, sw));
+        SND_FAIL_IF(t->dtype > SND_F16, SONDE_ETYPE, "%s: tensor %s is %s; floating point is needed", j->o->weights,
+                    v->name, snd_dtype_name(t->dtype));
     }
     for (int64_t i = 0; i < snd_st_count(j->weights); i++) {
         const char *name = snd_st_at(j->weights, i)->name;
         const snd_id v = snd_g_find(g, name);
-        SND_FAIL_IF(!v || snd_g_value(g, v)->role != SND_R_PARAM, SONDE_EINPUT, "%s: tensor %s is no parameter of this model", j->o->weights, name);
+        SND_FAIL_IF(!v || snd_g_value(g, v)->role != SND_R_PARAM, SONDE_EINPUT,
+                    "%s: tensor %s is no parameter of this model", j->o->weights, name);
     }
     return SONDE_OK;
 }
@@ -174,7 +188,8 @@ static sonde_status ask_backward(job *j, snd_id of, bool *hit) {
     SND_NEW(j->arena, wrt, most);
     SND_NEW(j->arena, grad, most);
     for (int i = 0; i < snd_g_param_count(g); i++)
-        if (!snd_g_param_is_state(g, i)) want[n++] = (snd_tap){snd_g_value(g, snd_g_param_at(g, i))->name, snd_g_param_at(g, i)};
+        if (!snd_g_param_is_state(g, i))
+            want[n++] = (snd_tap){snd_g_value(g, snd_g_param_at(g, i))->name, snd_g_param_at(g, i)};
     want[n++] = (snd_tap){"input", m->input};
     if (m->cond) want[n++] = (snd_tap){"cond", m->cond};
     for (int i = 0; i < m->n_taps; i++) {
@@ -202,10 +217,12 @@ static sonde_status ask(job *j, snd_id of) {
     bool *hit;
     SND_NEW(j->arena, hit, j->o->n_taps + 1);
     SND_TRY(ask_forward(j, hit));
-    SND_FAIL_IF(j->o->backward && !j->dy && !j->m->loss, SONDE_EINPUT, "%s: --backward needs dy or targets among the inputs", j->o->input);
+    SND_FAIL_IF(j->o->backward && !j->dy && !j->m->loss, SONDE_EINPUT,
+                "%s: --backward needs dy or targets among the inputs", j->o->input);
     if (j->o->backward) SND_TRY(ask_backward(j, of, hit));
     for (int i = 0; i < j->o->n_taps; i++)
-        SND_FAIL_IF(!hit[i] && !strpbrk(j->o->taps[i], "*?"), SONDE_ENAME, "--taps: the model has no value '%s'%s", j->o->taps[i],
+        SND_FAIL_IF(!hit[i] && !strpbrk(j->o->taps[i], "*?"), SONDE_ENAME, "--taps: the model has no value '%s'%s",
+                    j->o->taps[i],
                     !strncmp(j->o->taps[i], "grad.", 5) && !j->o->backward ? " (gradients need --backward)" : "");
     return SONDE_OK;
 }
@@ -213,7 +230,10 @@ static sonde_status ask(job *j, snd_id of) {
 // ---- computing and writing ------------------------------------------------------------------------------------------------------
 
 static sonde_status set_inputs(job *j) {
-    const struct { const char *name; snd_id v; } in[] = {{"input", j->m->input}, {"cond", j->m->cond}, {"dy", j->dy}, {"targets", j->m->targets}};
+    const struct {
+        const char *name;
+        snd_id v;
+    } in[] = {{"input", j->m->input}, {"cond", j->m->cond}, {"dy", j->dy}, {"targets", j->m->targets}};
     for (size_t i = 0; i < sizeof in / sizeof *in; i++) {
         const snd_tensor *t = given(j, in[i].name);
         if (in[i].v && t) SND_TRY(snd_exec_set(j->exec, in[i].v, t->data, t->dtype));
@@ -230,8 +250,8 @@ static sonde_status compute(job *j) {
     (void)snd_g_fuse(j->m->g, keep, j->n_outs);
     SND_TRY(snd_plan_make(j->arena, g, keep, j->n_outs, &plan));
     const size_t need = snd_plan_bytes(plan) + snd_plan_param_bytes(plan);
-    SND_FAIL_IF(j->o->max_memory && need > j->o->max_memory, SONDE_ERANGE, "--max-memory is %zu MiB; this run needs %zu MiB",
-                j->o->max_memory >> 20, need >> 20);
+    SND_FAIL_IF(j->o->max_memory && need > j->o->max_memory, SONDE_ERANGE,
+                "--max-memory is %zu MiB; this run needs %zu MiB", j->o->max_memory >> 20, need >> 20);
     SND_TRY(snd_source_resident(g, j->o->seed, j->o->threads, &j->source));
     SND_TRY(load_weights(j));
     const snd_exec_opts eo = {.threads = j->o->threads, .seed = j->o->seed, .stop = j->o->stop};

@@ -7,27 +7,67 @@
 
 static const double LOG10_2 = 0.301029995663981195213738894724;
 
-static double log10_of(double v, double exponent2) { return v < 0 ? NAN : log10(v) + exponent2 * LOG10_2; }
+static double log10_of(double v, double exponent2) {
+    return v < 0 ? NAN : log10(v) + exponent2 * LOG10_2;
+}
 
-static double get_q(const double *s) { return log10_of(s[SND_ST_Q], 2 * s[SND_ST_EXP]); }
-static double get_rms(const double *s) { return 0.5 * get_q(s); }
-static double get_mean(const double *s) { return ldexp(s[SND_ST_MEAN], (int)s[SND_ST_EXP]); }
-static double get_var(const double *s) { return log10_of(s[SND_ST_VAR], 2 * s[SND_ST_EXP]); }
-static double get_bvar(const double *s) { return log10_of(s[SND_ST_BVAR], 2 * s[SND_ST_EXP]); }
-static double get_cos(const double *s) { return s[SND_ST_COS]; }
-static double get_pearson(const double *s) { return s[SND_ST_PEARSON]; }
-static double get_rowcos(const double *s) { return s[SND_ST_ROWCOS]; }
-static double get_ratio(const double *s) { return log10_of(s[SND_ST_RATIO], 0); }
-static double get_absmax(const double *s) { return log10_of(s[SND_ST_ABSMAX], s[SND_ST_EXP]); }
-static double get_row(const double *s) { return s[SND_ST_AT]; }      // split into row and feature by who knows the width
-static double get_feature(const double *s) { return s[SND_ST_AT]; }
-static double get_kurt(const double *s) { return s[SND_ST_KURT]; }
-static double get_rank(const double *s) { return s[SND_ST_RANK]; }
-static double headroom(const double *s, double largest) { return s[SND_ST_ABSMAX] > 0 ? log2(largest) - log2(s[SND_ST_ABSMAX]) - s[SND_ST_EXP] : NAN; }
-static double get_f16(const double *s) { return headroom(s, 65504); }
-static double get_bf16(const double *s) { return headroom(s, 3.3895313892515355e38); }
-static double get_f16_under(const double *s) { return s[SND_ST_UNDER_F16]; }
-static double get_bf16_under(const double *s) { return s[SND_ST_UNDER_BF16]; }
+static double get_q(const double *s) {
+    return log10_of(s[SND_ST_Q], 2 * s[SND_ST_EXP]);
+}
+static double get_rms(const double *s) {
+    return 0.5 * get_q(s);
+}
+static double get_mean(const double *s) {
+    return ldexp(s[SND_ST_MEAN], (int)s[SND_ST_EXP]);
+}
+static double get_var(const double *s) {
+    return log10_of(s[SND_ST_VAR], 2 * s[SND_ST_EXP]);
+}
+static double get_bvar(const double *s) {
+    return log10_of(s[SND_ST_BVAR], 2 * s[SND_ST_EXP]);
+}
+static double get_cos(const double *s) {
+    return s[SND_ST_COS];
+}
+static double get_pearson(const double *s) {
+    return s[SND_ST_PEARSON];
+}
+static double get_rowcos(const double *s) {
+    return s[SND_ST_ROWCOS];
+}
+static double get_ratio(const double *s) {
+    return log10_of(s[SND_ST_RATIO], 0);
+}
+static double get_absmax(const double *s) {
+    return log10_of(s[SND_ST_ABSMAX], s[SND_ST_EXP]);
+}
+static double get_row(const double *s) {
+    return s[SND_ST_AT];
+} // split into row and feature by who knows the width
+static double get_feature(const double *s) {
+    return s[SND_ST_AT];
+}
+static double get_kurt(const double *s) {
+    return s[SND_ST_KURT];
+}
+static double get_rank(const double *s) {
+    return s[SND_ST_RANK];
+}
+static double headroom(const double *s, double largest) {
+    return s[SND_ST_ABSMAX] > 0 ? log2(largest) - log2(s[SND_ST_ABSMAX]) - s[SND_ST_EXP] : NAN;
+}
+static double get_f16(const double *s) {
+    return headroom(s, 65504);
+}
+static double get_bf16(const double *s) {
+    return headroom(s, 3.3895313892515355e38);
+}
+static double get_f16_under(const double *s) {
+    return s[SND_ST_UNDER_F16];
+}
+static double get_bf16_under(const double *s) {
+    return s[SND_ST_UNDER_BF16];
+}
 
 static const snd_metric_row TABLE[] = {
 #define SND_METRIC(NAME, WHERE, LOG, MASK, COSTLY, GET, HELP) {NAME, WHERE, LOG, MASK, COSTLY, GET, HELP},
@@ -36,8 +76,12 @@ static const snd_metric_row TABLE[] = {
 };
 enum { N_METRICS = sizeof TABLE / sizeof *TABLE };
 
-int snd_metric_count(void) { return N_METRICS; }
-const snd_metric_row *snd_metric_at(int i) { return &TABLE[i]; }
+int snd_metric_count(void) {
+    return N_METRICS;
+}
+const snd_metric_row *snd_metric_at(int i) {
+    return &TABLE[i];
+}
 
 int snd_metric_find(const char *name) {
     for (int i = 0; i < N_METRICS; i++)
@@ -62,10 +106,13 @@ void snd_moment_add(snd_moment *m, double v, bool log) {
     m->m2 += d * (v - m->mean);
 }
 
-double snd_moment_sd(const snd_moment *m) { return m->n < 2 ? NAN : sqrt(m->m2 / (double)(m->n - 1)); }
+double snd_moment_sd(const snd_moment *m) {
+    return m->n < 2 ? NAN : sqrt(m->m2 / (double)(m->n - 1));
+}
 
 double snd_student_975(int dof) {
-    static const double small[] = {NAN, 12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281};
+    static const double small[] = {NAN,    12.7062, 4.3027, 3.1824, 2.7764, 2.5706,
+                                   2.4469, 2.3646,  2.3060, 2.2622, 2.2281};
     if (dof < 1) return NAN;
     if (dof <= 10) return small[dof];
     // Cornish-Fisher around the normal quantile (Abramowitz and Stegun 26.7.5); error below 1e-3 from 10 on

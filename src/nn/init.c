@@ -6,9 +6,13 @@
 #include <math.h>
 #include <string.h>
 
-typedef struct fans { double in, out; } fans;
+typedef struct fans {
+    double in, out;
+} fans;
 
-static bool is_base(const snd_init_rule *r) { return r && r->n_roles == 0 && strcmp(r->kind, "profile") != 0; }
+static bool is_base(const snd_init_rule *r) {
+    return r && r->n_roles == 0 && strcmp(r->kind, "profile") != 0;
+}
 
 static const snd_init_rule *base_rule(const snd_spec *s) {
     if (is_base(s->init)) return s->init;
@@ -24,8 +28,8 @@ const char *snd_nn_base_kind(const snd_spec *s) {
 
 static int constants(const snd_nn *m, snd_const env[9]) {
     const snd_stack *t = m->stack;
-    const snd_const list[] = {{"L", t->L}, {"Le", t->Le}, {"Ld", t->Ld}, {"cross", t->cross}, {"d", (double)t->d},
-                              {"n", (double)t->n}, {"l", m->layer + 1}};
+    const snd_const list[] = {{"L", t->L},         {"Le", t->Le},       {"Ld", t->Ld},      {"cross", t->cross},
+                              {"d", (double)t->d}, {"n", (double)t->n}, {"l", m->layer + 1}};
     memcpy(env, list, sizeof list);
     return m->layer >= 0 ? 7 : 6;
 }
@@ -39,7 +43,9 @@ static sonde_status rule_number(const snd_nn *m, const snd_expr *x, double *v) {
     return SONDE_OK;
 }
 
-static bool is_role(const char *role, const char *word) { return !strcmp(role, word); }
+static bool is_role(const char *role, const char *word) {
+    return !strcmp(role, word);
+}
 
 // T5's standard deviations per role (Mesh TensorFlow's initialisers, as in the public models).
 static double t5_sd(const snd_nn *m, const char *role) {
@@ -54,32 +60,41 @@ static double t5_sd(const snd_nn *m, const char *role) {
 
 // Kinds whose deviation follows fans, outside the roles that they treat apart.
 static double fan_sd(const snd_nn *m, const char *kind, const char *role, fans f) {
-    if (is_role(role, "embed") || is_role(role, "pos"))
-        return m->spec->position == SND_POS_LEARNED ? sqrt(0.5) : 1;
+    if (is_role(role, "embed") || is_role(role, "pos")) return m->spec->position == SND_POS_LEARNED ? sqrt(0.5) : 1;
     if (is_role(role, "head")) return 1 / sqrt(f.in);
     if (!strcmp(kind, "lecun")) return sqrt(1 / f.in);
     if (!strcmp(kind, "he")) return sqrt(2 / f.in);
     return sqrt(2 / (f.in + f.out));
 }
 
-static sonde_status by_kind(const snd_nn *m, const char *kind, const snd_expr *arg, const char *role, fans f, snd_init *out) {
+static sonde_status by_kind(const snd_nn *m, const char *kind, const snd_expr *arg, const char *role, fans f,
+                            snd_init *out) {
     double a = 0;
     if (arg) SND_TRY(rule_number(m, arg, &a));
     SND_FAIL_IF(a < 0, SONDE_ERANGE, "init: line %d, column %d: %s needs a number from 0", arg->line, arg->col, kind);
     *out = (snd_init){.kind = SND_INIT_NORMAL, .a = a, .factor = 1};
     if (!strcmp(kind, "normal")) return SONDE_OK;
-    if (!strcmp(kind, "trunc")) out->kind = SND_INIT_TRUNC;
-    else if (!strcmp(kind, "uniform")) out->kind = SND_INIT_UNIFORM;
+    if (!strcmp(kind, "trunc"))
+        out->kind = SND_INIT_TRUNC;
+    else if (!strcmp(kind, "uniform"))
+        out->kind = SND_INIT_UNIFORM;
     else if (!strcmp(kind, "zero") || !strcmp(kind, "one"))
         *out = (snd_init){.kind = SND_INIT_CONST, .a = kind[0] == 'o', .factor = 1};
-    else if (!strcmp(kind, "gpt2")) out->a = is_role(role, "pos") ? 0.01 : 0.02;
-    else if (!strcmp(kind, "llama")) out->a = 0.02;
-    else if (!strcmp(kind, "bert")) *out = (snd_init){.kind = SND_INIT_TRUNC, .a = 0.02, .factor = 1};
-    else if (!strcmp(kind, "t5")) out->a = t5_sd(m, role);
-    else if (!strcmp(kind, "xavier_uniform") && !is_role(role, "head") && !is_role(role, "embed") && !is_role(role, "pos"))
+    else if (!strcmp(kind, "gpt2"))
+        out->a = is_role(role, "pos") ? 0.01 : 0.02;
+    else if (!strcmp(kind, "llama"))
+        out->a = 0.02;
+    else if (!strcmp(kind, "bert"))
+        *out = (snd_init){.kind = SND_INIT_TRUNC, .a = 0.02, .factor = 1};
+    else if (!strcmp(kind, "t5"))
+        out->a = t5_sd(m, role);
+    else if (!strcmp(kind, "xavier_uniform") && !is_role(role, "head") && !is_role(role, "embed") &&
+             !is_role(role, "pos"))
         *out = (snd_init){.kind = SND_INIT_UNIFORM, .a = sqrt(3) * fan_sd(m, "xavier", role, f), .factor = 1};
-    else out->a = fan_sd(m, kind, role, f);
-    if (!strcmp(kind, "gpt2") && (is_role(role, "o") || is_role(role, "down"))) out->factor = 1 / sqrt(2.0 * m->stack->L);
+    else
+        out->a = fan_sd(m, kind, role, f);
+    if (!strcmp(kind, "gpt2") && (is_role(role, "o") || is_role(role, "down")))
+        out->factor = 1 / sqrt(2.0 * m->stack->L);
     return SONDE_OK;
 }
 
@@ -89,7 +104,8 @@ static bool names_role(const snd_init_rule *r, const char *role, const char *alt
     return false;
 }
 
-static sonde_status apply_rules(const snd_nn *m, const snd_init_rule *r, const char *role, const char *alt, fans f, snd_init *io) {
+static sonde_status apply_rules(const snd_nn *m, const snd_init_rule *r, const char *role, const char *alt, fans f,
+                                snd_init *io) {
     for (; r; r = r->next) {
         if (!names_role(r, role, alt)) continue;
         if (!r->factor) {
@@ -103,13 +119,16 @@ static sonde_status apply_rules(const snd_nn *m, const snd_init_rule *r, const c
     return SONDE_OK;
 }
 
-sonde_status snd_nn_init_map(const snd_nn *m, const char *role, const char *alt, int64_t fan_in, int64_t fan_out, double gain,
-                             bool zero, snd_init *out) {
+sonde_status snd_nn_init_map(const snd_nn *m, const char *role, const char *alt, int64_t fan_in, int64_t fan_out,
+                             double gain, bool zero, snd_init *out) {
     const fans f = {(double)fan_in, (double)fan_out};
     const snd_init_rule *base = base_rule(m->spec);
-    if (zero) *out = (snd_init){.kind = SND_INIT_CONST, .factor = 1};
-    else if (gain >= 0) *out = (snd_init){.kind = SND_INIT_NORMAL, .a = sqrt(gain / f.in), .factor = 1};
-    else SND_TRY(by_kind(m, snd_nn_base_kind(m->spec), base && base->n_args ? base->args[0] : NULL, role, f, out));
+    if (zero)
+        *out = (snd_init){.kind = SND_INIT_CONST, .factor = 1};
+    else if (gain >= 0)
+        *out = (snd_init){.kind = SND_INIT_NORMAL, .a = sqrt(gain / f.in), .factor = 1};
+    else
+        SND_TRY(by_kind(m, snd_nn_base_kind(m->spec), base && base->n_args ? base->args[0] : NULL, role, f, out));
     SND_TRY(apply_rules(m, m->spec->formula->init, role, alt, f, out));
     return apply_rules(m, m->spec->init, role, alt, f, out);
 }
@@ -130,14 +149,18 @@ double snd_nn_init_var(const snd_init *i) {
 
 void snd_nn_init_text(const snd_init *i, snd_buf *b) {
     const double a = i->a * i->factor;
-    static const char *const names[] = {[SND_INIT_NORMAL] = "normal", [SND_INIT_TRUNC] = "trunc", [SND_INIT_UNIFORM] = "uniform",
+    static const char *const names[] = {[SND_INIT_NORMAL] = "normal",
+                                        [SND_INIT_TRUNC] = "trunc",
+                                        [SND_INIT_UNIFORM] = "uniform",
                                         [SND_INIT_LAST] = "last"};
     if (i->kind == SND_INIT_CONST && (a == 0 || a == 1)) {
         snd_buf_put(b, a == 0 ? "zero" : "one");
         return;
     }
-    if (i->kind == SND_INIT_CONST) snd_buf_put(b, "= ");
-    else snd_buf_printf(b, "%s(", names[i->kind]);
+    if (i->kind == SND_INIT_CONST)
+        snd_buf_put(b, "= ");
+    else
+        snd_buf_printf(b, "%s(", names[i->kind]);
     snd_buf_num(b, a, 4);
     if (i->kind != SND_INIT_CONST) snd_buf_put(b, ")");
 }

@@ -14,7 +14,8 @@ snd_id snd_nn_param(snd_graph *g, const char *name, snd_shape shape, const snd_i
     return is_state ? snd_g_state(g, name, shape, init) : snd_g_param(g, name, shape, init);
 }
 
-static sonde_status param(const snd_nn *m, const char *site, const char *name, const char *role, int64_t n, double v, snd_id *out) {
+static sonde_status param(const snd_nn *m, const char *site, const char *name, const char *role, int64_t n, double v,
+                          snd_id *out) {
     const char *full = part(m, site, name);
     if (!full) return SONDE_ENOMEM;
     snd_init init;
@@ -22,7 +23,8 @@ static sonde_status param(const snd_nn *m, const char *site, const char *name, c
     *out = 0;
     // integrated nets have no learning in sight: a gain of 1 or a bias of 0 does nothing
     const double neutral = *role == 'g' ? 1 : 0;
-    if (m->integrate && (*role == 'g' || *role == 'b') && n > 1 && init.kind == SND_INIT_CONST && init.a * init.factor == neutral)
+    if (m->integrate && (*role == 'g' || *role == 'b') && n > 1 && init.kind == SND_INIT_CONST &&
+        init.a * init.factor == neutral)
         return SONDE_OK;
     *out = snd_nn_param(m->g, full, SND_SHAPE(n), &init, false);
     return SONDE_OK;
@@ -42,7 +44,8 @@ static sonde_status extra(const snd_nn *m, const char *site, const char *name, s
     return full ? m->extra(m->ctx, full, v) : SONDE_ENOMEM;
 }
 
-static sonde_status batch(const snd_nn *m, const char *site, const snd_norm_args *n, snd_id x, int64_t d, snd_id g, snd_id b, snd_id *out) {
+static sonde_status batch(const snd_nn *m, const char *site, const snd_norm_args *n, snd_id x, int64_t d, snd_id g,
+                          snd_id b, snd_id *out) {
     snd_id mean = 0, var = 0, new_mean = 0, new_var = 0;
     const bool plus1 = n->affine && n->plus1 && g;
     if (m->integrate) {
@@ -60,7 +63,8 @@ static sonde_status batch(const snd_nn *m, const char *site, const snd_norm_args
     return extra(m, site, "running_var", new_var);
 }
 
-static sonde_status dyt(const snd_nn *m, const char *site, const snd_norm_args *n, snd_id x, int64_t d, snd_id g, snd_id b, snd_id *out) {
+static sonde_status dyt(const snd_nn *m, const char *site, const snd_norm_args *n, snd_id x, int64_t d, snd_id g,
+                        snd_id b, snd_id *out) {
     snd_id alpha, shift = 0;
     (void)d;
     SND_TRY(param(m, site, "alpha", "alpha", 1, 0.5, &alpha));
@@ -84,7 +88,8 @@ sonde_status snd_nn_norm(const snd_nn *m, const char *site, const snd_norm_args 
     // an integrated net leaves out weights that are neutral; with plus1 the stored start is gain - 1
     if (n->affine && !(m->integrate && plus1 && gain == 1))
         SND_TRY(param(m, site, "weight", "g", scale ? 1 : d, plus1 ? gain - 1 : gain, &g));
-    const bool has_bias = n->kind == SND_NORM_LAYER || n->kind == SND_NORM_BATCH || n->kind == SND_NORM_DYT || n->kind == SND_NORM_DERF;
+    const bool has_bias =
+        n->kind == SND_NORM_LAYER || n->kind == SND_NORM_BATCH || n->kind == SND_NORM_DYT || n->kind == SND_NORM_DERF;
     if (n->affine && n->bias && has_bias) SND_TRY(param(m, site, "bias", "b", d, 0, &b));
     switch (n->kind) {
     case SND_NORM_LAYER: *out = snd_g_layernorm(m->g, x, g, b, n->eps, plus1 && g); return SONDE_OK;
@@ -100,8 +105,8 @@ sonde_status snd_nn_norm(const snd_nn *m, const char *site, const snd_norm_args 
     }
 }
 
-sonde_status snd_nn_linear(const snd_nn *m, const char *site, const char *role, const char *alt, snd_id x, int64_t in, int64_t out_features,
-                           double gain, bool zero, bool bias, snd_id *out) {
+sonde_status snd_nn_linear(const snd_nn *m, const char *site, const char *role, const char *alt, snd_id x, int64_t in,
+                           int64_t out_features, double gain, bool zero, bool bias, snd_id *out) {
     snd_init init;
     SND_TRY(snd_nn_init_map(m, role, alt, in, out_features, gain, zero, &init));
     if (m->integrate && init.kind != SND_INIT_CONST) {

@@ -11,7 +11,7 @@ typedef struct builder {
     const snd_build *o;
     snd_stack stack;
     int64_t cap_taps, cap_calls, cap_exits;
-    snd_id x_before;    // the stream before the statement that runs
+    snd_id x_before; // the stream before the statement that runs
 } builder;
 
 // The graph remembers its first error; here it becomes a status with the formula's place in front.
@@ -43,7 +43,9 @@ static sonde_status add_tap(builder *b, const char *name, snd_id v) {
     return SONDE_OK; // not snd_g_name: a named value is one that fusion must keep, and only the asked-for ones are kept
 }
 
-static sonde_status on_extra(void *ctx, const char *name, snd_id v) { return add_tap(ctx, name, v); }
+static sonde_status on_extra(void *ctx, const char *name, snd_id v) {
+    return add_tap(ctx, name, v);
+}
 
 // ---- operations -----------------------------------------------------------------------------------------------------------
 
@@ -130,8 +132,8 @@ static const char *block_role(const builder *b, const snd_site *site) {
 static sonde_status b_linear(void *self, const snd_site *site, const snd_linear_args *l, snd_val a, snd_val *out) {
     builder *b = self;
     b->nn.layer = site->layer;
-    SND_TRY(snd_nn_linear(&b->nn, site->name, l->role, block_role(b, site), a.id, a.kind == SND_V_TOKEN ? 1 : a.cols, l->out,
-                          l->has_gain ? l->gain : -1, l->zero, l->bias, &out->id));
+    SND_TRY(snd_nn_linear(&b->nn, site->name, l->role, block_role(b, site), a.id, a.kind == SND_V_TOKEN ? 1 : a.cols,
+                          l->out, l->has_gain ? l->gain : -1, l->zero, l->bias, &out->id));
     return check(b, site->name);
 }
 
@@ -191,13 +193,15 @@ static sonde_status b_depthmix(void *self, const snd_site *site, const snd_val *
     for (int i = 0; i < n; i++) v[i] = list[i].id;
     snd_init init;
     SND_TRY(snd_nn_init_value(&b->nn, "depthmix", 1, &init));
-    if (init.kind == SND_INIT_CONST && init.a == 1) init.kind = SND_INIT_LAST; // no rule replaced the start [0, .., 0, 1]
+    if (init.kind == SND_INIT_CONST && init.a == 1)
+        init.kind = SND_INIT_LAST; // no rule replaced the start [0, .., 0, 1]
     const snd_id w = snd_nn_param(g, site->name, SND_SHAPE(n), &init, false);
     return give(b, snd_g_wsum(g, w, v, n), out, site->name);
 }
 
 // Softmax over depth of w . RMS0(v), one pseudo-query w, zero at start.
-static sonde_status b_depthattn(void *self, const snd_site *site, const snd_val *list, int n, double eps, snd_val *out) {
+static sonde_status b_depthattn(void *self, const snd_site *site, const snd_val *list, int n, double eps,
+                                snd_val *out) {
     builder *b = self;
     snd_graph *g = b->nn.g;
     snd_id *v, *score;
@@ -258,9 +262,17 @@ static sonde_status b_stmt(void *self, const snd_stmt *s, snd_section sec, int l
 // ---- whole models ------------------------------------------------------------------------------------------------------------
 
 void snd_model_stack(const snd_spec *s, snd_stack *t) {
-    *t = (snd_stack){.prefix = "", .f = s->formula, .block = s->block, .mlp = s->family == SND_FAM_MLP,
-                     .convnet = s->family == SND_FAM_CONVNET, .L = (int)s->layers, .d = s->width, .n = s->hidden, .cond = s->cond};
-    t->norm = (snd_norm_args){.kind = s->norm, .eps = s->eps, .gain = 1, .plus1 = s->plus1, .affine = true, .bias = s->norm_bias};
+    *t = (snd_stack){.prefix = "",
+                     .f = s->formula,
+                     .block = s->block,
+                     .mlp = s->family == SND_FAM_MLP,
+                     .convnet = s->family == SND_FAM_CONVNET,
+                     .L = (int)s->layers,
+                     .d = s->width,
+                     .n = s->hidden,
+                     .cond = s->cond};
+    t->norm = (snd_norm_args){
+        .kind = s->norm, .eps = s->eps, .gain = 1, .plus1 = s->plus1, .affine = true, .bias = s->norm_bias};
 }
 
 static sonde_status finish(builder *b, int layers, snd_id out_x) {
@@ -268,7 +280,8 @@ static sonde_status finish(builder *b, int layers, snd_id out_x) {
     snd_exit e = {.layers = layers, .out_x = out_x};
     SND_TRY(snd_mlp_head(&b->nn, out_x, &e.logits));
     SND_TRY(check(b, "head"));
-    SND_FAIL_IF(b->o->with_targets && !e.logits, SONDE_EINPUT, "targets need logits, but this model has no head; give outputs=CLASSES");
+    SND_FAIL_IF(b->o->with_targets && !e.logits, SONDE_EINPUT,
+                "targets need logits, but this model has no head; give outputs=CLASSES");
     if (b->o->with_targets) {
         if (!m->targets) m->targets = snd_g_input(b->nn.g, "targets", SND_SHAPE(b->o->rows), SND_I64);
         e.loss = snd_g_xent(b->nn.g, e.logits, m->targets);
@@ -283,23 +296,43 @@ static sonde_status finish(builder *b, int layers, snd_id out_x) {
     return check(b, "head");
 }
 
-static sonde_status b_exit(void *self, int layers, snd_val out_x) { return finish(self, layers, out_x.id); }
+static sonde_status b_exit(void *self, int layers, snd_val out_x) {
+    return finish(self, layers, out_x.id);
+}
 
 static sonde_status supported(const snd_spec *s) {
     SND_FAIL_IF(s->family != SND_FAM_MLP, SONDE_EUNSUPPORTED,
                 "family %s: this build computes the mlp family; %s specs can be described only",
-                s->family == SND_FAM_CONVNET ? "convnet" : "transformer", s->family == SND_FAM_CONVNET ? "convnet" : "transformer");
+                s->family == SND_FAM_CONVNET ? "convnet" : "transformer",
+                s->family == SND_FAM_CONVNET ? "convnet" : "transformer");
     return SONDE_OK;
 }
 
 static sonde_status run_walk(builder *b, snd_id x) {
-    static const snd_reader ops = {
-        .unary = b_unary, .binary = b_binary, .norm = b_norm, .linear = b_linear, .scalar = b_scalar, .vector = b_vector,
-        .unit = b_unit, .dot = b_dot, .rms = b_rms, .stop = b_stop, .cond = b_cond, .depthmix = b_depthmix,
-        .depthattn = b_depthattn, .alias = b_alias, .tap = b_tap, .stmt = b_stmt};
+    static const snd_reader ops = {.unary = b_unary,
+                                   .binary = b_binary,
+                                   .norm = b_norm,
+                                   .linear = b_linear,
+                                   .scalar = b_scalar,
+                                   .vector = b_vector,
+                                   .unit = b_unit,
+                                   .dot = b_dot,
+                                   .rms = b_rms,
+                                   .stop = b_stop,
+                                   .cond = b_cond,
+                                   .depthmix = b_depthmix,
+                                   .depthattn = b_depthattn,
+                                   .alias = b_alias,
+                                   .tap = b_tap,
+                                   .stmt = b_stmt};
     snd_reader r = ops;
     r.self = b;
-    snd_walk w = {.arena = b->arena, .stack = &b->stack, .reader = &r, .exits = b->o->exits, .n_exits = b->o->n_exits, .on_exit = b_exit};
+    snd_walk w = {.arena = b->arena,
+                  .stack = &b->stack,
+                  .reader = &r,
+                  .exits = b->o->exits,
+                  .n_exits = b->o->n_exits,
+                  .on_exit = b_exit};
     const snd_val in = {.kind = SND_V_STREAM, .cols = b->stack.d, .id = x};
     snd_val out;
     const sonde_status s = snd_walk_stack(&w, in, &out);
@@ -323,8 +356,14 @@ sonde_status snd_model_build(snd_arena *a, const snd_spec *spec, const snd_build
     m->g = snd_graph_create(a, o->dtype);
     if (!m->g) return SONDE_ENOMEM;
     builder b = {.m = m, .arena = a, .o = o};
-    b.nn = (snd_nn){.g = m->g, .spec = spec, .stack = &b.stack, .layer = -1, .integrate = o->integrate, .eval = o->eval,
-                    .extra = on_extra, .ctx = &b};
+    b.nn = (snd_nn){.g = m->g,
+                    .spec = spec,
+                    .stack = &b.stack,
+                    .layer = -1,
+                    .integrate = o->integrate,
+                    .eval = o->eval,
+                    .extra = on_extra,
+                    .ctx = &b};
     snd_model_stack(spec, &b.stack);
     SND_TRY(check_formula(a, &b.stack)); // a formula's own errors come first, whatever the family
     SND_TRY(supported(spec));

@@ -1,0 +1,195 @@
+// The golden cases: every tensor that an independent f64 reference computed, forward and backward, in f64 and f32; and
+// what must be refused, with the words that the message must hold. The error of a tensor is its largest difference
+// over the RMS of the expected one, which is taken as at least 1/20 of the median RMS of its group (gradients, the
+// rest): a gradient that is zero in exact arithmetic is not compared with its own rounding.
+#include "lab/lab.h"
+
+#include "check.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_TENSORS = 512, MAX_TAPS = 16 };
+
+static char out_path[128];
+
+static double rms(const snd_tensor *t) {
+    const int64_t n = snd_shape_size(t->shape);
+    const double *d = t->data;
+    double s = 0;
+    for (int64_t i = 0; i < n; i++) s += d[i] * d[i];
+    return n ? sqrt(s / (double)n) : 0;
+}
+
+static int by_size(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median_rms(const snd_stfile *f, bool gradients) {
+    double r[MAX_TENSORS];
+    int n = 0;
+    for (int64_t i = 0; i < snd_st_count(f) && n < MAX_TENSORS; i++) {
+        const snd_tensor *t = snd_st_at(f, i);
+        const double v = rms(t);
+        if (!strncmp(t->name, "grad.", 5) == gradients && v > 0) r[n++] = v;
+    }
+    if (!n) return 0;
+    qsort(r, (size_t)n, sizeof *r, by_size);
+    return n % 2 ? r[n / 2] : 0.5 * (r[n / 2 - 1] + r[n / 2]);
+}
+
+static void compare_tensor(const char *name, const snd_tensor *want, const snd_tensor *got, double least, double tol) {
+    if (!got) fail_msg("%s: %s is missing", name, want->name);
+    const int64_t n = snd_shape_size(want->shape);
+    if (snd_shape_size(got->shape) != n) fail_msg("%s: %s has another size", name, want->name);
+    double *g = malloc((size_t)(n ? n : 1) * sizeof *g);
+    assert_non_null(g);
+    snd_convert(got->data, got->dtype, g, SND_F64, n);
+    const double *w = want->data, scale = fmax(rms(want), 0.05 * least);
+    for (int64_t i = 0; i < n; i++)
+        if (!(fabs(g[i] - w[i]) <= tol * scale))
+            fail_msg("%s: %s[%lld] is %.17g, expected %.17g, off by %.3g of %.3g", name, want->name, (long long)i, g[i],
+                     w[i], fabs(g[i] - w[i]), scale);
+    free(g);
+}
+
+static int split(char *text, char sep, char **parts, int most) {
+    int n = 0;
+    while (text && n < most) {
+        parts[n++] = text;
+        text = strchr(text, sep);
+        if (text) *text++ = '\0';
+    }
+    return n;
+}
+
+// The arguments that index.tsv uses: --taps LIST, --backward, --eval.
+static void read_args(char *args, snd_run_opts *o, char **taps) {
+    char *words[8];
+    const int n = split(args, ' ', words, 8);
+    for (int i = 0; i < n; i++) {
+        if (!strcmp(words[i], "--backward")) o->backward = true;
+        if (!strcmp(words[i], "--eval")) o->eval = true;
+        if (!strcmp(words[i], "--taps") && i + 1 < n) {
+            o->n_taps = split(words[++i], ',', taps, MAX_TAPS);
+            o->taps = (const char *const *)taps;
+        }
+    }
+}
+
+static void run_case(const char *name, char *args, snd_dtype dtype, double tol, int threads) {
+    char weights[512], input[512], spec_path[512], expected[512], *taps[MAX_TAPS];
+    const char *const dir = SONDE_SOURCE_DIR "/tests/golden";
+    snprintf(weights, sizeof weights, "%s/%s/weights.safetensors", dir, name);
+    snprintf(input, sizeof input, "%s/%s/input.safetensors", dir, name);
+    snprintf(spec_path, sizeof spec_path, "%s/%s/spec.yaml", dir, name);
+    snprintf(expected, sizeof expected, "%s/%s/expected.safetensors", dir, name);
+    snd_arena *a = snd_arena_create();
+    snd_spec *spec;
+    snd_run_result r;
+    snd_run_opts o = {.weights = weights, .input = input, .output = out_path, .dtype = dtype, .threads = threads};
+    read_args(args, &o, taps);
+    if (snd_spec_load(a, spec_path, NULL, 0, &spec) != SONDE_OK || snd_lab_run(a, spec, &o, &r) != SONDE_OK)
+        fail_msg("%s: %s", name, sonde_error_message());
+    snd_stfile *want, *got;
+    assert_int_equal(snd_st_open(expected, &want), SONDE_OK);
+    assert_int_equal(snd_st_open(out_path, &got), SONDE_OK);
+    const double least[2] = {median_rms(want, false), median_rms(want, true)};
+    assert_true(snd_st_count(want) > 0);
+    for (int64_t i = 0; i < snd_st_count(want); i++) {
+        const snd_tensor *t = snd_st_at(want, i);
+        compare_tensor(name, t, snd_st_find(got, t->name), least[!strncmp(t->name, "grad.", 5)], tol);
+    }
+    snd_st_close(want);
+    snd_st_close(got);
+    snd_arena_destroy(a);
+}
+
+typedef void row_fn(char **cells, int n);
+
+static int each_row(const char *file, row_fn *fn) {
+    char path[512], *text, *cells[9];
+    size_t n;
+    int rows = 0;
+    snprintf(path, sizeof path, SONDE_SOURCE_DIR "/tests/golden/%s", file);
+    assert_int_equal(snd_read_file(path, 1 << 20, &text, &n), SONDE_OK);
+    for (char *line = text, *next; line && *line; line = next) {
+        next = strchr(line, '\n');
+        if (next) *next++ = '\0';
+        const int k = split(line, '\t', cells, 9);
+        if (rows++ == 0 || k < 4) continue; // the header
+        fn(cells, k);
+    }
+    snd_free(text);
+    return rows - 1;
+}
+
+static void golden_row(char **cells, int n) {
+    double t64, t32;
+    assert_true(snd_parse_num(cells[2], &t64, NULL) && snd_parse_num(cells[3], &t32, NULL));
+    for (int k = 0; k < 3; k++) {
+        char args[512];
+        snprintf(args, sizeof args, "%s", n > 4 ? cells[4] : "");
+        run_case(cells[0], args, k == 1 ? SND_F32 : SND_F64, k == 1 ? t32 : t64, k + 1);
+    }
+}
+
+static void golden(void **state) {
+    (void)state;
+    assert_true(each_row("index.tsv", golden_row) >= 20);
+}
+
+static bool holds(const char *text, const char *word) { // without regard to case
+    const size_t n = strlen(word);
+    for (; strlen(text) >= n; text++)
+        if (!strncasecmp(text, word, n)) return true;
+    return false;
+}
+
+static void unescape(char *s) { // \n stands for a line break
+    char *to = s;
+    for (; *s; s++) {
+        if (s[0] == '\\' && s[1] == 'n')
+            *to++ = '\n', s++;
+        else
+            *to++ = *s;
+    }
+    *to = '\0';
+}
+
+static void invalid_row(char **cells, int n) {
+    char spec_path[512], input[512], *words[8];
+    assert_true(n >= 7);
+    snprintf(spec_path, sizeof spec_path, SONDE_SOURCE_DIR "/tests/golden/invalid/%s", cells[2]);
+    snprintf(input, sizeof input, SONDE_SOURCE_DIR "/tests/golden/invalid/%s", cells[4]);
+    unescape(cells[5]);
+    const char *over = cells[5];
+    snd_arena *a = snd_arena_create();
+    snd_spec *spec;
+    snd_run_result r;
+    const snd_run_opts o = {.input = input, .output = out_path, .dtype = SND_F64};
+    sonde_status s = snd_spec_load(a, spec_path, &over, strcmp(over, "-") != 0, &spec);
+    if (s == SONDE_OK) s = snd_lab_run(a, spec, &o, &r);
+    if (s == SONDE_OK) fail_msg("%s was accepted", cells[0]);
+    const int k = split(cells[6], '|', words, 8);
+    for (int i = 0; i < k; i++)
+        if (!holds(sonde_error_message(), words[i]))
+            fail_msg("%s: the message lacks '%s': %s", cells[0], words[i], sonde_error_message());
+    snd_arena_destroy(a);
+}
+
+static void invalid(void **state) {
+    (void)state;
+    assert_true(each_row("invalid.tsv", invalid_row) >= 20);
+}
+
+int main(void) {
+    snprintf(out_path, sizeof out_path, "/tmp/sonde-golden-%ld.safetensors", (long)getpid());
+    const struct CMUnitTest tests[] = {cmocka_unit_test(golden), cmocka_unit_test(invalid)};
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    unlink(out_path);
+    return failed;
+}
