@@ -71,11 +71,14 @@ static void open_blas(void) {
     set_threads_fn *set_threads;
     config_fn *config;
     if (!symbol(h, "openblas_set_num_threads", &set_threads) || !symbol(h, "openblas_get_config", &config)) return;
+    // "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH ... SINGLE_THREADED": a build without threads takes no lock around its
+    // buffers unless it says USE_LOCKING, and two callers at a time then give wrong products (seen with Debian's serial
+    // 0.3.21). Such a build is of no use to us.
+    const char *text = config(), *space = strchr(text, ' ');
+    if (strstr(text, "SINGLE_THREADED") && !strstr(text, "USE_LOCKING")) return;
     set_threads(1);
     symbol(h, "cblas_sgemm", &lib.sgemm);
     symbol(h, "cblas_dgemm", &lib.dgemm);
-    // "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH ...": the first two words
-    const char *text = config(), *space = strchr(text, ' ');
     const char *end = space ? strchr(space + 1, ' ') : NULL;
     snprintf(lib.blas_name, sizeof lib.blas_name, "%.*s", end ? (int)(end - text) : 30, text);
 }

@@ -1,0 +1,54 @@
+// The few vector operations that the matrix product's innermost loop needs by name: fused multiply-add does not follow
+// from plain C, since contraction is off everywhere. Two forms with FMA (AVX-512, AVX2), one of plain 16-byte vectors
+// without; SND_FMA says which kind this file got.
+#ifndef SND_KERNELS_VECTORS_H
+#define SND_KERNELS_VECTORS_H
+
+#include <string.h>
+
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#define SND_FMA 1
+enum { SND_VEC_BYTES = 64, SND_STRIP = 8 };  // strips of 8 rows x 2 vectors: 16 of 32 registers hold sums
+typedef __m512 vec_f32;
+typedef __m512d vec_f64;
+static inline vec_f32 vec_load_f32(const float *p) { return _mm512_loadu_ps(p); }
+static inline vec_f64 vec_load_f64(const double *p) { return _mm512_loadu_pd(p); }
+static inline vec_f32 vec_all_f32(float v) { return _mm512_set1_ps(v); }
+static inline vec_f64 vec_all_f64(double v) { return _mm512_set1_pd(v); }
+static inline vec_f32 vec_fma_f32(vec_f32 a, vec_f32 b, vec_f32 c) { return _mm512_fmadd_ps(a, b, c); }
+static inline vec_f64 vec_fma_f64(vec_f64 a, vec_f64 b, vec_f64 c) { return _mm512_fmadd_pd(a, b, c); }
+#elif defined(__AVX2__) && defined(__FMA__)
+#include <immintrin.h>
+#define SND_FMA 1
+enum { SND_VEC_BYTES = 32, SND_STRIP = 6 };  // 12 of 16 registers
+typedef __m256 vec_f32;
+typedef __m256d vec_f64;
+static inline vec_f32 vec_load_f32(const float *p) { return _mm256_loadu_ps(p); }
+static inline vec_f64 vec_load_f64(const double *p) { return _mm256_loadu_pd(p); }
+static inline vec_f32 vec_all_f32(float v) { return _mm256_set1_ps(v); }
+static inline vec_f64 vec_all_f64(double v) { return _mm256_set1_pd(v); }
+static inline vec_f32 vec_fma_f32(vec_f32 a, vec_f32 b, vec_f32 c) { return _mm256_fmadd_ps(a, b, c); }
+static inline vec_f64 vec_fma_f64(vec_f64 a, vec_f64 b, vec_f64 c) { return _mm256_fmadd_pd(a, b, c); }
+#else
+#define SND_FMA 0
+enum { SND_VEC_BYTES = 16, SND_STRIP = 6 };
+typedef float vec_f32 __attribute__((vector_size(16)));
+typedef double vec_f64 __attribute__((vector_size(16)));
+static inline vec_f32 vec_load_f32(const float *p) {
+    vec_f32 v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+static inline vec_f64 vec_load_f64(const double *p) {
+    vec_f64 v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+static inline vec_f32 vec_all_f32(float v) { return (vec_f32){v, v, v, v}; }
+static inline vec_f64 vec_all_f64(double v) { return (vec_f64){v, v}; }
+static inline vec_f32 vec_fma_f32(vec_f32 a, vec_f32 b, vec_f32 c) { return a * b + c; }
+static inline vec_f64 vec_fma_f64(vec_f64 a, vec_f64 b, vec_f64 c) { return a * b + c; }
+#endif
+
+#endif
