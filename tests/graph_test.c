@@ -271,6 +271,32 @@ static void fusion_spares_taps(void **state) {
     net_destroy(&n);
 }
 
+// The sum is read before its norm, with weights: y = norm(s) * 2 s, s = 0.5 x - 3 z.
+static void fused_sum_is_shared(void **state) {
+    (void)state;
+    double want[2][12], got[2][12];
+    for (int when = FUSE_NEVER; when <= FUSE_LAST; when++) {
+        net n = net_open(SND_F64);
+        const snd_id x = net_input(&n, SND_SHAPE(3, 4), 0), z = net_input(&n, SND_SHAPE(3, 4), 0);
+        const snd_id s = snd_g_lin(n.g, 0.5, x, -3, z), t = snd_g_scale(n.g, 2, s);
+        net_output(&n, snd_g_mul(n.g, snd_g_layernorm(n.g, s, 0, 0, 1e-5, false), t));
+        if (when == FUSE_FIRST) assert_int_equal(snd_g_fuse(n.g, n.y, 1), 1);
+        snd_g_grad(n.g, n.y, n.dy, 1, n.in, 2, n.grad);
+        if (when == FUSE_LAST) assert_int_equal(snd_g_fuse(n.g, n.grad, 2), 1);
+        CHECK_OK(snd_plan_make(n.arena, n.g, n.grad, 2, &n.plan));
+        CHECK_OK(snd_source_drawn(n.g, 1, 1, &n.src));
+        CHECK_OK(snd_exec_create(n.g, n.plan, &n.src, NULL, &n.exec));
+        set_inputs(&n, 1);
+        double other[12];
+        fill_normal(other, 12, 5);
+        CHECK_OK(snd_exec_set(n.exec, z, other, SND_F64));
+        CHECK_OK(snd_exec_run(n.exec));
+        for (int k = 0; k < 2; k++) net_get(&n, n.grad[k], when == FUSE_NEVER ? want[k] : got[k]);
+        for (int i = 0; when != FUSE_NEVER && i < 24; i++) CHECK_SAME(got[i / 12][i % 12], want[i / 12][i % 12]);
+        net_destroy(&n);
+    }
+}
+
 // ---- plan -----------------------------------------------------------------------------------------------------------------------------
 
 // Reused places must not change a bit: the same net with every value kept.
@@ -346,14 +372,16 @@ static void sources_agree(void **state) {
         CHECK_OK(a.acquire(a.self, n.g, i, &x, &e));
         CHECK_OK(b.acquire(b.self, n.g, i, &y, &e));
         assert_memory_equal(x, y, 4000 * sizeof(float));
-        double q = 0, top = 0;
+        double q = 0, top = 0, mean = 0;
         for (int k = 0; k < 4000; k++) {
             const double v = (double)((const float *)x)[k];
             q += v * v / 4000;
+            mean += v / 4000;
             top = fmax(top, fabs(v));
         }
         const double want_q[] = {1, 9, 0.7737, 0.75}, want_top[] = {1, 20, 2, 1.5}; // trunc: 1 - 4 phi(2)/(2 Phi(2) - 1)
         CHECK_REL(q, want_q[i], 0.1);
+        CHECK_CLOSE(mean, i == 0 ? 1 : 0, 0.15);
         assert_true(top <= want_top[i]);
         a.release(a.self, n.g, i);
         b.release(b.self, n.g, i);
@@ -747,6 +775,15 @@ static void chains_draw_apart(void **state) {
         along[1] += i < 9 ? b[i] * in[i] : 0;
     }
     CHECK_CLOSE(along[1], along[0], 1e-12); // x . dx = y . dy for both
+    double near[10], far[10];
+    net_get(&n, n.y[0], near);
+    for (int i = 0; i < 18; i++) in[i] = ldexp(in[i], 600); // beyond the safe range: y follows, dx does not
+    CHECK_OK(snd_exec_set(n.exec, x, in, SND_F64));
+    CHECK_OK(snd_exec_run(n.exec));
+    net_get(&n, n.y[0], far);
+    net_get(&n, dx[0], c);
+    for (int i = 0; i < 10; i++) CHECK_CLOSE(ldexp(far[i], -600), near[i], 1e-13);
+    for (int i = 0; i < 18; i++) CHECK_CLOSE(c[i], a[i], 1e-13);
     snd_exec_reseed(n.exec, 4);
     CHECK_OK(snd_exec_run(n.exec));
     net_get(&n, dx[0], c);
@@ -762,6 +799,7 @@ int main(void) {
         cmocka_unit_test(nothing_needless),
         cmocka_unit_test(several_exits),
         cmocka_unit_test(fused_equals_unfused),
+        cmocka_unit_test(fused_sum_is_shared),
         cmocka_unit_test(fusion_spares_taps),
         cmocka_unit_test(places_do_not_matter),
         cmocka_unit_test(deep_plans_are_small),
