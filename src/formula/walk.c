@@ -861,10 +861,8 @@ static sonde_status run_in(walker *w) {
 
 static sonde_status run_repetition(walker *w, char rep) {
     scope s = {.outer = w->top};
-    const int count = w->calls_of[(unsigned char)rep] + 1;
-    const char *prefix = count == 1
-                             ? snd_arena_printf(w->arena, "%slayers.%d.%c", w->st->prefix, w->layer, rep)
-                             : snd_arena_printf(w->arena, "%slayers.%d.%c%d", w->st->prefix, w->layer, rep, count);
+    // sites are named by the repetition, even where its call is the second one of the layer (M in layer:, M2 here)
+    const char *prefix = snd_arena_printf(w->arena, "%slayers.%d.%c", w->st->prefix, w->layer, rep);
     if (!prefix) return SONDE_ENOMEM;
     w->top = &s;
     w->prefix = prefix;
