@@ -1,6 +1,5 @@
 // Theory from C: what happens to the stream and the gradient of a wiring of one's own, and what is wrong with it.
 //   cc predict.c $(pkg-config --cflags --libs sonde) -o predict && ./predict
-#include <math.h>
 #include <sonde/sonde.h>
 #include <stdio.h>
 
@@ -23,7 +22,7 @@ int main(void) {
         snprintf(name, sizeof name, "layers.%d.x", layer);
         if (sonde_record_metric(record, 0, name, "q", &q) != SONDE_OK) return fail();
         if (sonde_record_metric(record, 0, name, "gq", &gq) != SONDE_OK) return fail();
-        printf("%-12s mean square %7.3f   gradient %7.4f\n", name, pow(10, q.predicted), pow(10, gq.predicted));
+        printf("%-12s log10 of the mean square %7.4f   of the gradient's %7.4f\n", name, q.predicted, gq.predicted);
     }
     for (int i = 0; i < sonde_record_verdicts(record); i++) {
         sonde_verdict v;
