@@ -56,7 +56,7 @@ typedef struct line { snd_buf b; const char *sep; } line;
 static void put_setting(void *ctx, const char *key, const char *text, bool bare) {
     line *l = ctx;
     (void)bare;
-    if (!strcmp(key, "wiring") || !text || !*text || strchr(text, '\n')) return;
+    if (!strcmp(key, "wiring") || !text || !*text || strchr(text, '\n') || !strcmp(text, "0")) return; // 0: switched off
     snd_buf_printf(&l->b, "%s%s %s", l->b.len ? l->sep : "", key, text);
 }
 
@@ -140,7 +140,7 @@ static void show_mults(snd_cli *c, const snd_description *d) {
         snd_buf_printf(&t, "  %s x %s%s", m->on, m->learned ? "learned, starts at " : "", snd_format_num(a, m->first, 5));
         if (m->first != m->last)
             snd_buf_printf(&t, " (%s) to %s (%s)", m->first_at, snd_format_num(b, m->last, 5), m->last_at);
-        else if (m->count > 1) snd_buf_printf(&t, " (%s to %s)", m->first_at, m->last_at);
+        else if (strcmp(m->first_at, m->last_at) != 0) snd_buf_printf(&t, " (%s to %s)", m->first_at, m->last_at);
         else snd_buf_printf(&t, " (%s)", m->first_at);
         snd_buf_put(&t, "\n");
         snd_put(c, &t);

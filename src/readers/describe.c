@@ -27,7 +27,6 @@ static const char *prefix_of(snd_describer *b) { // "decoder.layers.3.A", "out"
 
 static const char *what_is(const snd_dnode *n) {
     if (n->sum) return "sum";
-    if (n->normed && n->had_stream) return "norm output";
     return n->stream ? "stream" : n->acc > 0 ? "branch" : NULL;
 }
 
@@ -303,6 +302,7 @@ static sonde_status open_call(snd_describer *b, const char *name, snd_val v) {
     const char *call = snd_arena_strn(b->arena, name, strlen(name) - 3);
     if (!call) return SONDE_ENOMEM;
     d->calls[d->n_calls] = (snd_call_row){.name = call, .layer = b->layer, .normed = b->nodes[v.id].normed};
+    if (b->stack.block) SND_TRY(snd_d_text_block(b));
     b->call_in[d->n_calls] = v.id;
     b->call_out[d->n_calls++] = 0;
     const snd_dnode *n = &b->nodes[v.id];
@@ -330,6 +330,7 @@ static sonde_status d_tap(void *self, const char *name, snd_val v) {
     if (!strncmp(local, "in.", 3) && !ends_with(local, ".out")) b->nodes[v.id].stream = true; // streams start here
     else if (ends_with(name, ".in")) return open_call(b, name, v);
     else if (ends_with(name, ".out") && !strstr(local, ".N") && strncmp(local, "out.", 4) != 0) close_call(b, name, v);
+    else b->nodes[v.id].sum = false; // "layers.3.x": from here on it is the stream
     return SONDE_OK;
 }
 
@@ -406,7 +407,7 @@ static sonde_status stacks(snd_describer *b, snd_val *out) {
     b->stack.cross = true;
     const int32_t memory = out->id;
     SND_TRY(walk(b, out));
-    if (calls_cross(b)) b->nodes[memory].grad = true; // reached through the decoder's cross-attention
+    b->nodes[memory].grad = true; // through the decoder's cross-attention; where there is none, a warning says so
     return SONDE_OK;
 }
 
@@ -428,6 +429,24 @@ static sonde_status line(snd_describer *b, const char *fmt, ...) {
     d->lines = lines;
     d->n_lines++;
     return SONDE_OK;
+}
+
+// Rows that differ only in their repetition (A, M) are one.
+static void merge_mults(snd_description *d) {
+    int n = 0;
+    for (int i = 0; i < d->n_mults; i++) {
+        snd_mult_row *m = &d->mults[i];
+        int k = 0;
+        while (k < n && (strcmp(d->mults[k].on, m->on) != 0 || d->mults[k].learned != m->learned || d->mults[k].first != m->first ||
+                         d->mults[k].last != m->last)) k++;
+        if (k == n) {
+            d->mults[n++] = *m;
+            continue;
+        }
+        d->mults[k].last_at = m->last_at;
+        d->mults[k].count += m->count;
+    }
+    d->n_mults = n;
 }
 
 static sonde_status collect_mults(snd_describer *b) {
@@ -452,6 +471,7 @@ static sonde_status collect_mults(snd_describer *b) {
         d->mults[k].last_at = m->at;
         d->mults[k].count++;
     }
+    merge_mults(d);
     return SONDE_OK;
 }
 
@@ -484,7 +504,7 @@ static sonde_status start_lines(snd_describer *b) {
 static sonde_status end_lines(snd_describer *b) {
     const snd_description *d = b->d;
     const snd_spec *s = b->spec;
-    if (d->final_norm) SND_TRY(line(b, "out.x is a norm's output"));
+    if (d->final_norm) SND_TRY(line(b, "out.x is normalised"));
     else if (d->n_branches > 1) SND_TRY(line(b, "no norm after the last layer: out.x carries the sum of %d normalised branches", d->n_branches));
     else if (d->n_sites > 0) SND_TRY(line(b, "no norm after the last layer"));
     int twice = 0;

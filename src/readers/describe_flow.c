@@ -50,7 +50,7 @@ static void add_up(snd_dnode *n, const snd_dnode *a, const snd_dnode *b) {
 static void after_two(snd_dnode *n, shaped a, shaped b) {
     add_up(n, a.n, b.n);
     // scaling or shifting a norm's output by what is the same for all rows leaves it one
-    n->normed = (a.n->normed && !b.rows) || (b.n->normed && !a.rows);
+    n->normed = (a.n->normed && !b.rows) || (b.n->normed && !a.rows) || (n->op == SND_D_ADD && a.n->normed && b.n->normed);
     n->had_stream = a.n->normed ? a.n->had_stream : b.n->had_stream;
     n->site = a.n->site ? a.n->site : b.n->site;
     const bool za = is_zero(a.n), zb = is_zero(b.n), both = a.n->known && b.n->known;
@@ -100,7 +100,7 @@ sonde_status snd_d_room(snd_arena *a, void **p, int64_t *cap, int n, size_t size
     const int64_t want = *cap ? 2 * *cap : 64;
     void *q = snd_arena_array(a, (size_t)want, size);
     if (!q) return SONDE_ENOMEM;
-    if (n) memcpy(q, *p, (size_t)n * size);
+    if (*p) memcpy(q, *p, (size_t)*cap * size);
     *p = q;
     *cap = want;
     return SONDE_OK;

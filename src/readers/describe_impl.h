@@ -61,12 +61,10 @@ typedef struct snd_describer {
     snd_buf folded, plain, subs;
     const char *sub_seen[4];
     int text_layer;            // layer that the pieces belong to
-    int last_linear;           // node count before the mlp block, for its description
 } snd_describer;
 
 /// Arena-backed growth: makes room for one more.
 sonde_status snd_d_room(snd_arena *a, void **p, int64_t *cap, int n, size_t size) SONDE_MUST_CHECK;
-const char *snd_d_printf_num(snd_arena *a, double v, int digits);      // arena copy of snd_format_num
 
 // describe_flow.c: nodes. out->id is set; kind and columns are the walker's.
 sonde_status snd_d_node(snd_describer *b, snd_dop op, bool minus, const snd_val *in, int n_in, snd_val *out, snd_dnode **node) SONDE_MUST_CHECK;
@@ -94,6 +92,7 @@ sonde_status snd_d_text_enter(snd_describer *b, snd_section sec, int layer, char
 sonde_status snd_d_text_stmt(snd_describer *b, const snd_stmt *s) SONDE_MUST_CHECK;
 sonde_status snd_d_text_leave(snd_describer *b, snd_section sec, char rep) SONDE_MUST_CHECK;
 sonde_status snd_d_text_sub(snd_describer *b, char which, const char *text) SONDE_MUST_CHECK;
+sonde_status snd_d_text_block(snd_describer *b) SONDE_MUST_CHECK;    // of the mlp family
 sonde_status snd_d_text_end(snd_describer *b) SONDE_MUST_CHECK;
 sonde_status snd_d_kinds(snd_describer *b) SONDE_MUST_CHECK;
 

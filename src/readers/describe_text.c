@@ -76,6 +76,15 @@ static sonde_status number(snd_describer *b, const snd_expr *x, double v, snd_ex
     return SONDE_OK;
 }
 
+static bool is_one(const snd_expr *x) { return x && x->kind == SND_X_NUM && x->num == 1; }
+
+// What multiplying or dividing by one leaves.
+static snd_expr *without_one(snd_expr *x) {
+    if (x->kind != SND_X_BIN || (x->op != '*' && x->op != '/')) return x;
+    if (is_one(x->b)) return x->a;
+    return x->op == '*' && is_one(x->a) ? x->b : x;
+}
+
 // A copy of x with conditions resolved and, when `numbers`, constants folded.
 static sonde_status fold(snd_describer *b, const snd_expr *x, bool numbers, snd_expr **out) {
     double v;
@@ -88,6 +97,7 @@ static sonde_status fold(snd_describer *b, const snd_expr *x, bool numbers, snd_
     SND_TRY(fold(b, x->a, numbers, &(*out)->a));
     SND_TRY(fold(b, x->b, numbers, &(*out)->b));
     SND_TRY(fold(b, x->c, numbers, &(*out)->c));
+    if (numbers) *out = without_one(*out);
     if (!x->n_args) return SONDE_OK;
     SND_NEW(b->arena, (*out)->args, x->n_args);
     for (int i = 0; i < x->n_args; i++) {
@@ -223,6 +233,17 @@ sonde_status snd_d_text_sub(snd_describer *b, char which, const char *text) {
     return b->subs.failed ? SONDE_ENOMEM : SONDE_OK;
 }
 
+sonde_status snd_d_text_block(snd_describer *b) {
+    if (b->sub_seen[0]) return SONDE_OK; // the same block in every call
+    snd_expr *x;
+    snd_buf t = {0};
+    SND_TRY(fold(b, b->stack.block, true, &x));
+    snd_expr_print(x, &t);
+    const char *copy = t.failed ? NULL : snd_arena_str(b->arena, t.s);
+    snd_buf_free(&t);
+    return copy ? snd_d_text_sub(b, 'F', copy) : SONDE_ENOMEM;
+}
+
 sonde_status snd_d_text_end(snd_describer *b) { return close_layer(b); }
 
 // ---- layer kinds ------------------------------------------------------------------------------------------------------------------
@@ -268,7 +289,7 @@ static sonde_status put_kind(snd_describer *b, int from, int to, bool numbers, c
 
 // By numbers while that gives few kinds; else by the formula with its constants' names, told with the first and last.
 sonde_status snd_d_kinds(snd_describer *b) {
-    enum { FEW = 4, MOST = 64 };
+    enum { FEW = 6, MOST = 64 };
     int64_t cap = 0;
     for (int from = 0, to; from < b->n_layers; from = to) {
         to = from;
@@ -277,7 +298,7 @@ sonde_status snd_d_kinds(snd_describer *b) {
         SND_NEW(b->arena, kind, to - from);
         bool numbers = true;
         int n = classify(b, from, to, true, kind, example, FEW);
-        if (n < 0) n = classify(b, from, to, numbers = false, kind, example, MOST);
+        if (n < 0 || (n > 1 && n == to - from)) n = classify(b, from, to, numbers = false, kind, example, MOST);
         if (n < 0) { // every layer its own: too many to tell apart, so tell the first
             memset(kind, 0, (size_t)(to - from) * sizeof *kind);
             n = 1;

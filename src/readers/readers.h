@@ -76,7 +76,7 @@ typedef struct snd_layer_kind {        // equal layers in one
 } snd_layer_kind;
 
 typedef struct snd_mult_row {          // a number that multiplies a value of every layer
-    const char *on;                    // "branch", "branch input", "stream", "sum", "norm output"
+    const char *on;                    // "branch", "branch input", "stream", "sum"
     const char *first_at, *last_at;    // "layers.0.A"
     double first, last;
     bool learned;                      // first, last: initial values
