@@ -791,6 +791,26 @@ static void chains_draw_apart(void **state) {
     net_destroy(&n);
 }
 
+// More rows than features: the forward fixes the weights, so nothing fresh is left and all chains agree.
+static void nothing_fresh_at_full_rank(void **state) {
+    (void)state;
+    net n = net_open(SND_F64);
+    const snd_id x = net_input(&n, SND_SHAPE(9, 7), 0);
+    net_output(&n, snd_g_glinear(n.g, x, 5, 1));
+    snd_id dx[2];
+    snd_g_grad(n.g, n.y, n.dy, 1, &x, 1, &dx[0]);
+    snd_g_grad(n.g, n.y, n.dy, 1, &x, 1, &dx[1]);
+    CHECK_OK(snd_plan_make(n.arena, n.g, dx, 2, &n.plan));
+    CHECK_OK(snd_source_drawn(n.g, 1, 1, &n.src));
+    CHECK_OK(snd_exec_create(n.g, n.plan, &n.src, &(snd_exec_opts){.threads = 1, .seed = 3}, &n.exec));
+    set_inputs(&n, 1);
+    CHECK_OK(snd_exec_run(n.exec));
+    net_get(&n, dx[0], ya);
+    net_get(&n, dx[1], yb);
+    for (int i = 0; i < 63; i++) CHECK_CLOSE(yb[i], ya[i], 1e-10);
+    net_destroy(&n);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(first_error_is_kept),
@@ -813,6 +833,7 @@ int main(void) {
         cmocka_unit_test(integrated_map),
         cmocka_unit_test(integrated_net),
         cmocka_unit_test(chains_draw_apart),
+        cmocka_unit_test(nothing_fresh_at_full_rank),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
