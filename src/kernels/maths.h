@@ -25,7 +25,7 @@
     X(SND_KFN_LOG)                                                                                                     \
     X(SND_KFN_ABS)
 
-enum { SND_LANES = 16, SND_SUMBLOCK = 512 };  // of sums in reduce.inc
+enum { SND_BLOCK = 1024 };  // elements that a loop over a long range takes at a time
 
 #define SND_PASTE2_(a, b) a##_##b
 #define SND_PASTE2(a, b) SND_PASTE2_(a, b)

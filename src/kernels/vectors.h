@@ -1,6 +1,7 @@
-// The few vector operations that the matrix product's innermost loop needs by name: fused multiply-add does not follow
-// from plain C, since contraction is off everywhere. Two forms with FMA (AVX-512, AVX2), one of plain 16-byte vectors
-// without; SND_FMA says which kind this file got.
+// The few vector operations that loops need by name; + - * on these types are the language's, each rounded once.
+// Sums need explicit vectors since the compiler may not reorder them; the matrix product's innermost loop wants fused
+// multiply-add, which does not follow from plain C as contraction is off everywhere. Forms for AVX-512, AVX2 and plain
+// 16-byte vectors; SND_FMA says whether vec_fma fuses.
 #ifndef SND_KERNELS_VECTORS_H
 #define SND_KERNELS_VECTORS_H
 
@@ -14,6 +15,7 @@ typedef __m512 vec_f32;
 typedef __m512d vec_f64;
 static inline vec_f32 vec_load_f32(const float *p) { return _mm512_loadu_ps(p); }
 static inline vec_f64 vec_load_f64(const double *p) { return _mm512_loadu_pd(p); }
+static inline vec_f64 vec_wide_f32(const float *p) { return _mm512_cvtps_pd(_mm256_loadu_ps(p)); }
 static inline vec_f32 vec_all_f32(float v) { return _mm512_set1_ps(v); }
 static inline vec_f64 vec_all_f64(double v) { return _mm512_set1_pd(v); }
 static inline vec_f32 vec_fma_f32(vec_f32 a, vec_f32 b, vec_f32 c) { return _mm512_fmadd_ps(a, b, c); }
@@ -26,6 +28,7 @@ typedef __m256 vec_f32;
 typedef __m256d vec_f64;
 static inline vec_f32 vec_load_f32(const float *p) { return _mm256_loadu_ps(p); }
 static inline vec_f64 vec_load_f64(const double *p) { return _mm256_loadu_pd(p); }
+static inline vec_f64 vec_wide_f32(const float *p) { return _mm256_cvtps_pd(_mm_loadu_ps(p)); }
 static inline vec_f32 vec_all_f32(float v) { return _mm256_set1_ps(v); }
 static inline vec_f64 vec_all_f64(double v) { return _mm256_set1_pd(v); }
 static inline vec_f32 vec_fma_f32(vec_f32 a, vec_f32 b, vec_f32 c) { return _mm256_fmadd_ps(a, b, c); }
@@ -45,10 +48,20 @@ static inline vec_f64 vec_load_f64(const double *p) {
     memcpy(&v, p, sizeof v);
     return v;
 }
+static inline vec_f64 vec_wide_f32(const float *p) { return (vec_f64){(double)p[0], (double)p[1]}; }
 static inline vec_f32 vec_all_f32(float v) { return (vec_f32){v, v, v, v}; }
 static inline vec_f64 vec_all_f64(double v) { return (vec_f64){v, v}; }
 static inline vec_f32 vec_fma_f32(vec_f32 a, vec_f32 b, vec_f32 c) { return a * b + c; }
 static inline vec_f64 vec_fma_f64(vec_f64 a, vec_f64 b, vec_f64 c) { return a * b + c; }
 #endif
+
+static inline vec_f64 vec_wide_f64(const double *p) { return vec_load_f64(p); }
+
+// Sums run in a fixed number of lanes whatever the instruction set: 128 bytes of T, or 16 doubles.
+enum {
+    SND_LANE_VECS = 128 / SND_VEC_BYTES,  // vectors that make up the lanes
+    SND_WIDE = SND_VEC_BYTES / 8,         // doubles per vector
+    SND_DLANES = 16,
+};
 
 #endif
