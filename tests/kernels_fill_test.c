@@ -4,10 +4,15 @@
 
 typedef void fill_fn(int th, snd_dtype t, snd_key key, uint64_t first, int64_t n, double a, void *out);
 
-static double normal(snd_key k, uint64_t i) { return snd_normal_at(k, i); }
-static double cut(snd_key k, uint64_t i) { return snd_rng_trunc(k.k, i); }
+static double normal(snd_key k, uint64_t i) {
+    return snd_normal_at(k, i);
+}
+static double cut(snd_key k, uint64_t i) {
+    return snd_rng_trunc(k.k, i);
+}
 
-static void compare(snd_dtype t, fill_fn *fill, double (*scalar)(snd_key, uint64_t), uint64_t first, int64_t n, int th, int shift) {
+static void compare(snd_dtype t, fill_fn *fill, double (*scalar)(snd_key, uint64_t), uint64_t first, int64_t n, int th,
+                    int shift) {
     const snd_key key = snd_key_make(5, "layers.3.block.up.weight");
     arr a = arr_make(t, n, shift);
     fill(th, t, key, first, n, 0.3, a.p);
@@ -35,17 +40,15 @@ static void normals_and_cut_normals_equal_the_scalar_recipe(void **state) {
 static void uniforms_equal_the_scalar_recipe(void **state) {
     (void)state;
     const snd_key key = snd_key_make(9, "u");
-    EACH_ISA(isa) EACH_TYPE(t)
-    for (int64_t n = 0; n < 600; n += 37)
-        for (uint64_t first = 0; first < 6; first++) {
-            arr a = arr_make(t, n, 1);
-            snd_k_fill_uniform(2, t, key, first, n, -2, 3, a.p);
-            for (int64_t i = 0; i < n; i++) {
-                const double u = -2 + (3 - -2) * snd_uniform_at(key, first + (uint64_t)i);
-                CHECK_SAME(at(&a, i), t == SND_F64 ? u : (double)(float)u);
-            }
-            arr_free(&a);
+    EACH_ISA(isa) EACH_TYPE(t) for (int64_t n = 0; n < 600; n += 37) for (uint64_t first = 0; first < 6; first++) {
+        arr a = arr_make(t, n, 1);
+        snd_k_fill_uniform(2, t, key, first, n, -2, 3, a.p);
+        for (int64_t i = 0; i < n; i++) {
+            const double u = -2 + (3 - -2) * snd_uniform_at(key, first + (uint64_t)i);
+            CHECK_SAME(at(&a, i), t == SND_F64 ? u : (double)(float)u);
         }
+        arr_free(&a);
+    }
 }
 
 // Moments of a million draws, within five standard errors.
@@ -65,9 +68,12 @@ static void draws_have_their_moments(void **state) {
         }
         // cut at two: variance 1 - 4 phi(2)/(2 Phi(2) - 1) = 0.77374
         const double var = cut_at_two ? 0.7737413035 : 1;
-        assert_true(fabs(m / (double)n) <= 5 * se && fabs(v / (double)n - var) <= 5 * 1.5 * se && fabs(lag / (double)n) <= 5 * se);
-        if (cut_at_two) assert_true(top <= 2);
-        else assert_true(fabs(q / (double)n - 3) <= 5 * sqrt(96.0) * se && top > 4.5);
+        assert_true(fabs(m / (double)n) <= 5 * se && fabs(v / (double)n - var) <= 5 * 1.5 * se &&
+                    fabs(lag / (double)n) <= 5 * se);
+        if (cut_at_two)
+            assert_true(top <= 2);
+        else
+            assert_true(fabs(q / (double)n - 3) <= 5 * sqrt(96.0) * se && top > 4.5);
     }
     arr_free(&a);
 }

@@ -7,19 +7,22 @@ typedef struct shape {
     int64_t M, N, K;
 } shape;
 
-static long double element(const arr *a, bool trans, int64_t ld, int64_t i, int64_t k) { return at(a, trans ? k * ld + i : i * ld + k); }
+static long double element(const arr *a, bool trans, int64_t ld, int64_t i, int64_t k) {
+    return at(a, trans ? k * ld + i : i * ld + k);
+}
 
 static void against_reference(snd_dtype t, int th, bool ta, bool tb, shape s, double alpha, double beta, int shift) {
     const int64_t lda = (ta ? s.M : s.K) + 3, ldb = (tb ? s.K : s.N) + 1, ldc = s.N + 2;
-    arr A = arr_draw(t, lda * (ta ? s.K : s.M) + 1, shift, "A", 1), B = arr_draw(t, ldb * (tb ? s.N : s.K) + 1, shift, "B", 1);
+    arr A = arr_draw(t, lda * (ta ? s.K : s.M) + 1, shift, "A", 1),
+        B = arr_draw(t, ldb * (tb ? s.N : s.K) + 1, shift, "B", 1);
     arr C = arr_draw(t, ldc * s.M, shift, "C", 1), C0 = arr_copy(&C, 0);
     if (beta == 0)
         for (int64_t i = 0; i < s.M; i++)
-            for (int64_t j = 0; j < s.N; j++) put(&C, i * ldc + j, NAN);  // must not be read
+            for (int64_t j = 0; j < s.N; j++) put(&C, i * ldc + j, NAN); // must not be read
     snd_k_gemm(th, t, ta, tb, s.M, s.N, s.K, alpha, A.p, lda, B.p, ldb, beta, C.p, ldc);
     for (int64_t i = 0; i < s.M; i++)
         for (int64_t j = 0; j < ldc; j++) {
-            if (j >= s.N) {  // the gap between rows stays
+            if (j >= s.N) { // the gap between rows stays
                 CHECK_SAME(at(&C, i * ldc + j), at(&C0, i * ldc + j));
                 continue;
             }
@@ -34,7 +37,8 @@ static void against_reference(snd_dtype t, int th, bool ta, bool tb, shape s, do
             const double tol = eps_of(t) * ((double)s.K + 4) * (double)(fabs(alpha) * size + fabs(beta * old)) + 1e-300;
             if (!(fabs(at(&C, i * ldc + j) - want) <= tol)) {
                 print_error("%s %s ta %d tb %d [%d,%d,%d] at %d %d: got %.9g want %.9g\n", t == SND_F64 ? "f64" : "f32",
-                            snd_k_gemm_name(t), ta, tb, (int)s.M, (int)s.N, (int)s.K, (int)i, (int)j, at(&C, i * ldc + j), want);
+                            snd_k_gemm_name(t), ta, tb, (int)s.M, (int)s.N, (int)s.K, (int)i, (int)j,
+                            at(&C, i * ldc + j), want);
                 fail();
             }
         }
@@ -43,8 +47,9 @@ static void against_reference(snd_dtype t, int th, bool ta, bool tb, shape s, do
 
 static void every_layout_and_backend(void **state) {
     (void)state;
-    static const shape shapes[] = {{1, 1, 1},   {1, 7, 5},    {5, 1, 9},     {33, 34, 35}, {64, 64, 64}, {65, 1, 300}, {1, 130, 257},
-                                   {3, 200, 0}, {130, 129, 7}, {129, 257, 40}, {31, 65, 129}, {0, 4, 4},   {4, 0, 4}};
+    static const shape shapes[] = {{1, 1, 1},     {1, 7, 5},     {5, 1, 9},   {33, 34, 35},  {64, 64, 64},
+                                   {65, 1, 300},  {1, 130, 257}, {3, 200, 0}, {130, 129, 7}, {129, 257, 40},
+                                   {31, 65, 129}, {0, 4, 4},     {4, 0, 4}};
     for (int k = 0; k < 3; k++) {
         snd_k_limit_gemm(kinds[k]);
         EACH_TYPE(t)
@@ -83,20 +88,22 @@ static void exact_sums_are_equal(void **state) {
 
 static void threads_agree_bitwise(void **state) {
     (void)state;
-    static const shape shapes[] = {{256, 256, 256}, {64, 256, 256}, {131, 259, 67}, {97, 61, 501}, {300, 40, 200}, {1, 1000, 300},
-                                   {513, 127, 129}, {64, 384, 128}, {77, 1023, 33}};
+    static const shape shapes[] = {{256, 256, 256}, {64, 256, 256},  {131, 259, 67}, {97, 61, 501}, {300, 40, 200},
+                                   {1, 1000, 300},  {513, 127, 129}, {64, 384, 128}, {77, 1023, 33}};
     EACH_TYPE(t)
     for (unsigned c = 0; c < sizeof shapes / sizeof *shapes; c++)
         for (int layout = 0; layout < 4; layout++) {
             const shape s = shapes[c];
             const bool ta = layout & 1, tb = layout & 2;
             const int64_t lda = ta ? s.M : s.K, ldb = tb ? s.K : s.N;
-            arr A = arr_draw(t, s.M * s.K, 1, "A", 1), B = arr_draw(t, s.K * s.N, 0, "B", 1), one = arr_make(t, s.M * s.N, 0);
+            arr A = arr_draw(t, s.M * s.K, 1, "A", 1), B = arr_draw(t, s.K * s.N, 0, "B", 1),
+                one = arr_make(t, s.M * s.N, 0);
             snd_k_gemm(1, t, ta, tb, s.M, s.N, s.K, 1, A.p, lda, B.p, ldb, 0, one.p, s.N);
             for (int th = 1; th <= 4; th++) {
                 arr C = arr_make(t, s.M * s.N, 0);
                 snd_k_gemm(th, t, ta, tb, s.M, s.N, s.K, 1, A.p, lda, B.p, ldb, 0, C.p, s.N);
-                if (!same_bits(&C, &one)) print_error("[%d,%d,%d] %d threads differ\n", (int)s.M, (int)s.N, (int)s.K, th);
+                if (!same_bits(&C, &one))
+                    print_error("[%d,%d,%d] %d threads differ\n", (int)s.M, (int)s.N, (int)s.K, th);
                 assert_true(same_bits(&C, &one));
                 arr_free(&C);
             }

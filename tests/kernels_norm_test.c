@@ -14,14 +14,20 @@ typedef struct result {
     double *m, *r;
 } result;
 
-static result run(snd_dtype t, int th, const setup *s, const arr *x, const arr *g, const arr *b, const arr *dy, int shift) {
-    result q = {arr_make(t, s->R * s->D, shift), arr_make(t, s->R * s->D, shift), arr_make(t, s->D, shift),
-                arr_make(t, s->D, shift), NULL, NULL};
+static result run(snd_dtype t, int th, const setup *s, const arr *x, const arr *g, const arr *b, const arr *dy,
+                  int shift) {
+    result q = {arr_make(t, s->R * s->D, shift),
+                arr_make(t, s->R * s->D, shift),
+                arr_make(t, s->D, shift),
+                arr_make(t, s->D, shift),
+                NULL,
+                NULL};
     q.m = snd_calloc((size_t)s->R + 1, sizeof(double));
     q.r = snd_calloc((size_t)s->R + 1, sizeof(double));
     const void *gp = s->gain ? g->p : NULL, *bp = s->bias ? b->p : NULL;
     snd_k_norm_fwd(th, t, s->k, s->R, s->D, s->eps, s->gain0, s->gadd, x->p, gp, bp, q.y.p, q.m, q.r);
-    snd_k_norm_bwd(th, t, s->k, s->R, s->D, s->eps, s->gain0, s->gadd, dy->p, x->p, gp, q.m, q.r, q.dx.p, q.dg.p, q.db.p);
+    snd_k_norm_bwd(th, t, s->k, s->R, s->D, s->eps, s->gain0, s->gadd, dy->p, x->p, gp, q.m, q.r, q.dx.p, q.dg.p,
+                   q.db.p);
     return q;
 }
 static void release(result *q) {
@@ -33,11 +39,13 @@ static void release(result *q) {
     snd_free(q->r);
 }
 
-static long double gain_of(const setup *s, const arr *g, int64_t j) { return s->gain ? (long double)at(g, j) + s->gadd : 1; }
+static long double gain_of(const setup *s, const arr *g, int64_t j) {
+    return s->gain ? (long double)at(g, j) + s->gadd : 1;
+}
 
 // One row in long double: y and dx.
-static void reference(const setup *s, const arr *x, const arr *g, const arr *b, const arr *dy, int64_t row, long double *y,
-                      long double *xh, long double *dx) {
+static void reference(const setup *s, const arr *x, const arr *g, const arr *b, const arr *dy, int64_t row,
+                      long double *y, long double *xh, long double *dx) {
     const int64_t D = s->D, o = row * D;
     long double m = 0, v = 0, p = 0, q = 0;
     if (s->k == SND_KNORM_LAYER)
@@ -52,8 +60,7 @@ static void reference(const setup *s, const arr *x, const arr *g, const arr *b, 
         p += s->k == SND_KNORM_LAYER ? u / D : 0;
         q += u * ((at(x, o + j) - m) / n) * (unit ? clamped ? 0 : 1 : 1 / (long double)D);
     }
-    for (int64_t j = 0; j < D; j++)
-        dx[j] = r * (at(dy, o + j) * gain_of(s, g, j) - p - (at(x, o + j) - m) / n * q);
+    for (int64_t j = 0; j < D; j++) dx[j] = r * (at(dy, o + j) * gain_of(s, g, j) - p - (at(x, o + j) - m) / n * q);
 }
 
 static void near(snd_dtype t, const char *what, const setup *s, int64_t row, int64_t j, double got, long double want,
@@ -62,14 +69,14 @@ static void near(snd_dtype t, const char *what, const setup *s, int64_t row, int
     if (fabs(got - (double)want) <= tol) return;
     if (isinf((double)want) && got == (double)want) return;
     if (t == SND_F32 && fabsl(want) > FLT_MAX && isinf(got)) return;
-    print_error("%s %s kind %d R %d D %d row %d col %d: got %.17g want %.17Lg allowed %.3g\n", t == SND_F64 ? "f64" : "f32",
-                what, s->k, (int)s->R, (int)s->D, (int)row, (int)j, got, want, tol);
+    print_error("%s %s kind %d R %d D %d row %d col %d: got %.17g want %.17Lg allowed %.3g\n",
+                t == SND_F64 ? "f64" : "f32", what, s->k, (int)s->R, (int)s->D, (int)row, (int)j, got, want, tol);
     fail();
 }
 
 // Everything against the reference; errors are counted in eps of the row's typical magnitude.
-static void compare(snd_dtype t, const setup *s, const arr *x, const arr *g, const arr *b, const arr *dy, const result *q,
-                    double ulps) {
+static void compare(snd_dtype t, const setup *s, const arr *x, const arr *g, const arr *b, const arr *dy,
+                    const result *q, double ulps) {
     const int64_t D = s->D;
     long double *buf = snd_calloc((size_t)(5 * D + 5), sizeof *buf), *y = buf, *xh = y + D, *dx = xh + D, *dg = dx + D,
                 *dgs = dg + D;
@@ -100,21 +107,21 @@ static void compare(snd_dtype t, const setup *s, const arr *x, const arr *g, con
 static void every_length_against_long_double(void **state) {
     (void)state;
     static const int64_t more[] = {63, 64, 65, 511, 512, 513, 1025, 3000};
-    EACH_ISA(isa) EACH_TYPE(t)
-    for (int k = SND_KNORM_LAYER; k <= SND_KNORM_UNIT; k++)
-        for (int64_t c = 1; c <= 2 * 16 + 1 + 8; c++) {
-            const int64_t D = c <= 33 ? c : more[c - 34];
-            const setup s = {(snd_knorm)k, 3, D, k == SND_KNORM_UNIT ? 1e-12 : 1e-5, k == SND_KNORM_UNIT ? 3.0 : 1,
-                             c % 3 == 1, c % 2 == 0, c % 4 < 2};
-            const int shift = (int)(c % 16);
-            arr x = arr_draw(t, 3 * D, shift, "x", 2), g = arr_draw(t, D, shift, "g", 1), b = arr_draw(t, D, 0, "b", 1);
-            arr dy = arr_draw(t, 3 * D, (shift + 1) % 16, "dy", 1);
-            result q = run(t, 1, &s, &x, &g, &b, &dy, shift);
-            // sums over D in lanes of at most 32 terms, three roundings a term, a row's norm in front
-            compare(t, &s, &x, &g, &b, &dy, &q, 16);
-            release(&q);
-            arr_free(&x), arr_free(&g), arr_free(&b), arr_free(&dy);
-        }
+    EACH_ISA(isa)
+    EACH_TYPE(t) for (int k = SND_KNORM_LAYER; k <= SND_KNORM_UNIT; k++) for (int64_t c = 1; c <= 2 * 16 + 1 + 8; c++) {
+        const int64_t D = c <= 33 ? c : more[c - 34];
+        const setup s = {
+            (snd_knorm)k, 3,          D,        k == SND_KNORM_UNIT ? 1e-12 : 1e-5, k == SND_KNORM_UNIT ? 3.0 : 1,
+            c % 3 == 1,   c % 2 == 0, c % 4 < 2};
+        const int shift = (int)(c % 16);
+        arr x = arr_draw(t, 3 * D, shift, "x", 2), g = arr_draw(t, D, shift, "g", 1), b = arr_draw(t, D, 0, "b", 1);
+        arr dy = arr_draw(t, 3 * D, (shift + 1) % 16, "dy", 1);
+        result q = run(t, 1, &s, &x, &g, &b, &dy, shift);
+        // sums over D in lanes of at most 32 terms, three roundings a term, a row's norm in front
+        compare(t, &s, &x, &g, &b, &dy, &q, 16);
+        release(&q);
+        arr_free(&x), arr_free(&g), arr_free(&b), arr_free(&dy);
+    }
 }
 
 // Rows from 1e-42 to 1e38, offsets, outliers: each against long double.
@@ -123,30 +130,28 @@ static void hostile_scales(void **state) {
     static const double scale32[] = {1e-42, 1e-38, 1e-30, 1e-20, 1e-10, 1, 1e10, 1e15, 1e18, 1e20, 1e30, 3e37};
     static const double scale64[] = {5e-322, 1e-308, 1e-200, 1e-150, 1e-20, 1, 1e20, 1e100, 1e150, 1e200, 1e300, 3e307};
     static const double eps_list[] = {1e-5, 1e-12, 0};
-    EACH_ISA(isa) EACH_TYPE(t)
-    for (int k = SND_KNORM_LAYER; k <= SND_KNORM_UNIT; k++)
-        for (int c = 0; c < 12; c++)
-            for (int e = 0; e < 3; e++) {
-                const double a = t == SND_F64 ? scale64[c] : scale32[c];
-                const setup s = {(snd_knorm)k, 4, 37, eps_list[e], k == SND_KNORM_UNIT ? 2 : 1, 0, true, true};
-                arr x = arr_draw(t, 4 * 37, 1, "hostile", a), g = arr_draw(t, 37, 0, "g", 1), b = arr_draw(t, 37, 0, "b", 1);
-                arr dy = arr_draw(t, 4 * 37, 0, "dy", a > 1 ? a : 1);
-                for (int j = 0; j < 37; j++) put(&x, 37 + j, a * (1 + 0.1 * draw("near", j)));  // an offset ten times the spread
-                put(&x, 2 * 37 + 3, t == SND_F64 ? 1e300 : 1e35);                               // one outlier
-                result q = run(t, 1, &s, &x, &g, &b, &dy, 0);
-                const bool deep = t == SND_F64 && a < 1e-306;  // r itself leaves the type: only y is defined
-                if (!deep || eps_list[e] > 0) compare(t, &s, &x, &g, &b, &dy, &q, 40);
-                for (int64_t i = 0; i < 4 * 37; i++) assert_true(isfinite(at(&q.y, i)));
-                release(&q);
-                arr_free(&x), arr_free(&g), arr_free(&b), arr_free(&dy);
-            }
+    EACH_ISA(isa)
+    EACH_TYPE(t) for (int k = SND_KNORM_LAYER; k <= SND_KNORM_UNIT; k++) for (int c = 0; c < 12; c++) for (int e = 0;
+                                                                                                           e < 3; e++) {
+        const double a = t == SND_F64 ? scale64[c] : scale32[c];
+        const setup s = {(snd_knorm)k, 4, 37, eps_list[e], k == SND_KNORM_UNIT ? 2 : 1, 0, true, true};
+        arr x = arr_draw(t, 4 * 37, 1, "hostile", a), g = arr_draw(t, 37, 0, "g", 1), b = arr_draw(t, 37, 0, "b", 1);
+        arr dy = arr_draw(t, 4 * 37, 0, "dy", a > 1 ? a : 1);
+        for (int j = 0; j < 37; j++) put(&x, 37 + j, a * (1 + 0.1 * draw("near", j))); // an offset ten times the spread
+        put(&x, 2 * 37 + 3, t == SND_F64 ? 1e300 : 1e35);                              // one outlier
+        result q = run(t, 1, &s, &x, &g, &b, &dy, 0);
+        const bool deep = t == SND_F64 && a < 1e-306; // r itself leaves the type: only y is defined
+        if (!deep || eps_list[e] > 0) compare(t, &s, &x, &g, &b, &dy, &q, 40);
+        for (int64_t i = 0; i < 4 * 37; i++) assert_true(isfinite(at(&q.y, i)));
+        release(&q);
+        arr_free(&x), arr_free(&g), arr_free(&b), arr_free(&dy);
+    }
 }
 
 // A large mean with a small spread must not cost the spread: exact in the type, since the reference sees the same x.
 static void offsets_keep_the_spread(void **state) {
     (void)state;
-    EACH_ISA(isa) EACH_TYPE(t)
-    for (int c = 0; c < 3; c++) {
+    EACH_ISA(isa) EACH_TYPE(t) for (int c = 0; c < 3; c++) {
         const int64_t D = 768;
         const setup s = {SND_KNORM_LAYER, 2, D, 1e-5, 1, 0, false, false};
         arr x = arr_make(t, 2 * D, 0), dy = arr_draw(t, 2 * D, 0, "dy", 1);
@@ -163,66 +168,62 @@ static void offsets_keep_the_spread(void **state) {
 static void constant_and_zero_rows_give_beta(void **state) {
     (void)state;
     static const double values[] = {0, 1, -3.1, 1e5 / 3, 1e30 / 7, 1e-30 / 3, 1e-44};
-    EACH_ISA(isa) EACH_TYPE(t)
-    for (int64_t D = 1; D <= 1030; D += D < 40 ? 1 : 331)
-        for (int v = 0; v < 7; v++)
-            for (int e = 0; e < 2; e++) {
-                const setup s = {SND_KNORM_LAYER, 2, D, e ? 0 : 1e-5, 1, 0, true, true};
-                arr x = arr_make(t, 2 * D, 0), g = arr_draw(t, D, 0, "g", 1), b = arr_draw(t, D, 0, "b", 1);
-                arr dy = arr_draw(t, 2 * D, 0, "dy", 1);
-                for (int64_t i = 0; i < 2 * D; i++) put(&x, i, values[v]);
-                result q = run(t, 1, &s, &x, &g, &b, &dy, 0);
-                for (int64_t i = 0; i < 2 * D; i++) {
-                    CHECK_SAME(at(&q.y, i), at(&b, i % D));
-                    assert_true(isfinite(at(&q.dx, i)));
-                    if (D == 1) CHECK_SAME(at(&q.dx, i), 0);
-                    if (e == 1) CHECK_SAME(at(&q.dx, i), 0);
-                }
-                for (int64_t j = 0; j < D; j++) CHECK_SAME(at(&q.dg, j), 0);
-                release(&q);
-                arr_free(&x), arr_free(&g), arr_free(&b), arr_free(&dy);
-            }
+    EACH_ISA(isa)
+    EACH_TYPE(t) for (int64_t D = 1; D <= 1030; D += D < 40 ? 1 : 331) for (int v = 0; v < 7; v++) for (int e = 0;
+                                                                                                        e < 2; e++) {
+        const setup s = {SND_KNORM_LAYER, 2, D, e ? 0 : 1e-5, 1, 0, true, true};
+        arr x = arr_make(t, 2 * D, 0), g = arr_draw(t, D, 0, "g", 1), b = arr_draw(t, D, 0, "b", 1);
+        arr dy = arr_draw(t, 2 * D, 0, "dy", 1);
+        for (int64_t i = 0; i < 2 * D; i++) put(&x, i, values[v]);
+        result q = run(t, 1, &s, &x, &g, &b, &dy, 0);
+        for (int64_t i = 0; i < 2 * D; i++) {
+            CHECK_SAME(at(&q.y, i), at(&b, i % D));
+            assert_true(isfinite(at(&q.dx, i)));
+            if (D == 1) CHECK_SAME(at(&q.dx, i), 0);
+            if (e == 1) CHECK_SAME(at(&q.dx, i), 0);
+        }
+        for (int64_t j = 0; j < D; j++) CHECK_SAME(at(&q.dg, j), 0);
+        release(&q);
+        arr_free(&x), arr_free(&g), arr_free(&b), arr_free(&dy);
+    }
 }
 
 static void zero_rows_of_rms_and_unit(void **state) {
     (void)state;
-    EACH_ISA(isa) EACH_TYPE(t)
-    for (int k = SND_KNORM_RMS; k <= SND_KNORM_UNIT; k++)
-        for (int e = 0; e < 2; e++) {
-            const setup s = {(snd_knorm)k, 1, 20, e ? 0 : 1e-6, 2, 0, false, false};
-            arr x = arr_make(t, 20, 0), dy = arr_draw(t, 20, 0, "dy", 1);
-            for (int64_t i = 0; i < 20; i++) put(&x, i, 0);
-            result q = run(t, 1, &s, &x, NULL, NULL, &dy, 0);
-            for (int64_t i = 0; i < 20; i++) {
-                CHECK_SAME(at(&q.y, i), 0);
-                const double slope = e ? 0 : k == SND_KNORM_UNIT ? 2e6 : 1e3;
-                CHECK_REL(at(&q.dx, i), slope * at(&dy, i), 2 * eps_of(t));
-            }
-            release(&q);
-            arr_free(&x), arr_free(&dy);
+    EACH_ISA(isa) EACH_TYPE(t) for (int k = SND_KNORM_RMS; k <= SND_KNORM_UNIT; k++) for (int e = 0; e < 2; e++) {
+        const setup s = {(snd_knorm)k, 1, 20, e ? 0 : 1e-6, 2, 0, false, false};
+        arr x = arr_make(t, 20, 0), dy = arr_draw(t, 20, 0, "dy", 1);
+        for (int64_t i = 0; i < 20; i++) put(&x, i, 0);
+        result q = run(t, 1, &s, &x, NULL, NULL, &dy, 0);
+        for (int64_t i = 0; i < 20; i++) {
+            CHECK_SAME(at(&q.y, i), 0);
+            const double slope = e ? 0 : k == SND_KNORM_UNIT ? 2e6 : 1e3;
+            CHECK_REL(at(&q.dx, i), slope * at(&dy, i), 2 * eps_of(t));
         }
+        release(&q);
+        arr_free(&x), arr_free(&dy);
+    }
 }
 
 static void bad_rows_become_nan_and_no_others(void **state) {
     (void)state;
     static const double poison[] = {NAN, INFINITY, -INFINITY};
-    EACH_ISA(isa) EACH_TYPE(t)
-    for (int k = SND_KNORM_LAYER; k <= SND_KNORM_UNIT; k++)
-        for (int p = 0; p < 3; p++)
-            for (int64_t place = 0; place < 70; place += 23) {
-                const int64_t D = 70;
-                const setup s = {(snd_knorm)k, 3, D, 1e-5, 1, 0, true, true};
-                arr x = arr_draw(t, 3 * D, 0, "x", 1), g = arr_draw(t, D, 0, "g", 1), b = arr_draw(t, D, 0, "b", 1);
-                arr dy = arr_draw(t, 3 * D, 0, "dy", 1);
-                put(&x, D + place, poison[p]);
-                result q = run(t, 1, &s, &x, &g, &b, &dy, 0);
-                for (int64_t i = 0; i < 3 * D; i++) {
-                    assert_int_equal(isnan(at(&q.y, i)) != 0, i / D == 1);
-                    assert_int_equal(isnan(at(&q.dx, i)) != 0, i / D == 1);
-                }
-                release(&q);
-                arr_free(&x), arr_free(&g), arr_free(&b), arr_free(&dy);
-            }
+    EACH_ISA(isa)
+    EACH_TYPE(t) for (int k = SND_KNORM_LAYER; k <= SND_KNORM_UNIT;
+                      k++) for (int p = 0; p < 3; p++) for (int64_t place = 0; place < 70; place += 23) {
+        const int64_t D = 70;
+        const setup s = {(snd_knorm)k, 3, D, 1e-5, 1, 0, true, true};
+        arr x = arr_draw(t, 3 * D, 0, "x", 1), g = arr_draw(t, D, 0, "g", 1), b = arr_draw(t, D, 0, "b", 1);
+        arr dy = arr_draw(t, 3 * D, 0, "dy", 1);
+        put(&x, D + place, poison[p]);
+        result q = run(t, 1, &s, &x, &g, &b, &dy, 0);
+        for (int64_t i = 0; i < 3 * D; i++) {
+            assert_int_equal(isnan(at(&q.y, i)) != 0, i / D == 1);
+            assert_int_equal(isnan(at(&q.dx, i)) != 0, i / D == 1);
+        }
+        release(&q);
+        arr_free(&x), arr_free(&g), arr_free(&b), arr_free(&dy);
+    }
 }
 
 // eps inside the root, biased variance: x = [1,0,0,0] gives [1.7320, -0.5773, ...]; the other convention gives 1.5.
@@ -258,11 +259,12 @@ static double objective(const setup *s, const arr *x, const arr *g, const arr *b
     arr_free(&y);
     return total;
 }
-static void differences(const setup *s, arr *in, const arr *x, const arr *g, const arr *b, const arr *cot, const arr *grad) {
+static void differences(const setup *s, arr *in, const arr *x, const arr *g, const arr *b, const arr *cot,
+                        const arr *grad) {
     double size = 0;
     for (int64_t i = 0; i < in->n; i++) size = fmax(size, fabs(at(grad, i)));
     for (int64_t i = 0; i < in->n; i++) {
-        const double v = at(in, i), h = 1e-4;  // fourth-order stencil
+        const double v = at(in, i), h = 1e-4; // fourth-order stencil
         double f[4];
         for (int k = 0; k < 4; k++) {
             put(in, i, v + h * (k < 2 ? k - 2 : k - 1));
@@ -286,7 +288,8 @@ static void gradients_by_differences(void **state) {
                 result q = run(SND_F64, 1, &s, &x, &g, &b, &cot, 0);
                 if (D == 1 && k != SND_KNORM_RMS)
                     for (int64_t i = 0; i < R; i++) CHECK_CLOSE(at(&q.dx, i), 0, 4 * DBL_EPSILON * q.r[i]);
-                else differences(&s, &x, &x, &g, &b, &cot, &q.dx);
+                else
+                    differences(&s, &x, &x, &g, &b, &cot, &q.dx);
                 if (D > 1 || k == SND_KNORM_RMS) differences(&s, &g, &x, &g, &b, &cot, &q.dg);
                 differences(&s, &b, &x, &g, &b, &cot, &q.db);
                 release(&q);
@@ -341,38 +344,39 @@ static void backward_in_place_on_dy(void **state) {
 static void batch_norm_is_layer_norm_of_columns(void **state) {
     (void)state;
     static const int64_t shapes[][2] = {{1, 3}, {2, 5}, {64, 70}, {33, 130}, {500, 64}};
-    EACH_ISA(isa) EACH_TYPE(t)
-    for (int c = 0; c < 5; c++)
-        for (int wild = 0; wild < 2; wild++) {
-            const int64_t R = shapes[c][0], D = shapes[c][1];
-            arr x = arr_draw(t, R * D, 1, "bx", 1), dy = arr_draw(t, R * D, 0, "bdy", 1), g = arr_draw(t, D, 0, "bg", 1);
-            arr b = arr_draw(t, D, 0, "bb", 1), y = arr_make(t, R * D, 0), dx = arr_make(t, R * D, 0);
-            arr dg = arr_make(t, D, 0), db = arr_make(t, D, 0);
-            for (int64_t i = 0; wild && i < R * D; i++)
-                if (i % D < 3) put(&x, i, at(&x, i) * (i % D == 0 ? (t == SND_F64 ? 1e200 : 1e30) : 1e-40) + (i % D == 2 ? 5 : 0));
-            double m[130], r[130], unb[130];
-            snd_k_batch_fwd(3, t, R, D, 1e-5, 0, x.p, g.p, b.p, y.p, m, r, unb);
-            snd_k_batch_bwd(2, t, R, D, 1e-5, 0, dy.p, x.p, g.p, m, r, dx.p, dg.p, db.p);
-            for (int64_t j = 0; j < D; j++) {
-                double col[500], cdy[500], cy[500], cdx[500], ones[500], cm, cr, sg = 0, sb = 0, size = 1, var = 0;
-                for (int64_t i = 0; i < R; i++) col[i] = at(&x, i * D + j), cdy[i] = at(&dy, i * D + j), ones[i] = at(&g, j);
-                snd_k_norm_fwd(1, SND_F64, SND_KNORM_LAYER, 1, R, 1e-5, 1, 0, col, ones, NULL, cy, &cm, &cr);
-                snd_k_norm_bwd(1, SND_F64, SND_KNORM_LAYER, 1, R, 1e-5, 1, 0, cdy, col, ones, &cm, &cr, cdx, NULL, NULL);
-                const double scale = 1 + fabs(at(&b, j)) + fabs(at(&g, j));
-                for (int64_t i = 0; i < R; i++) {
-                    CHECK_CLOSE((at(&y, i * D + j) - at(&b, j)) / scale, cy[i] / scale, 20 * eps_of(t));
-                    CHECK_CLOSE(at(&dx, i * D + j) / scale, cdx[i] / scale, 20 * eps_of(t) * (1 + cr));
-                    sg += cdy[i] * (col[i] - cm) * cr;
-                    sb += cdy[i];
-                    size += fabs(cdy[i]) * (1 + fabs((col[i] - cm) * cr));
-                    var += R > 1 ? (col[i] - cm) * (col[i] - cm) / (double)(R - 1) : 0;
-                }
-                CHECK_CLOSE(at(&dg, j) / size, sg / size, 8 * eps_of(t));
-                CHECK_CLOSE(at(&db, j) / size, sb / size, 8 * eps_of(t));
-                if (isfinite(var) && var > 0) CHECK_CLOSE(unb[j], var, 1e-11);
+    EACH_ISA(isa) EACH_TYPE(t) for (int c = 0; c < 5; c++) for (int wild = 0; wild < 2; wild++) {
+        const int64_t R = shapes[c][0], D = shapes[c][1];
+        arr x = arr_draw(t, R * D, 1, "bx", 1), dy = arr_draw(t, R * D, 0, "bdy", 1), g = arr_draw(t, D, 0, "bg", 1);
+        arr b = arr_draw(t, D, 0, "bb", 1), y = arr_make(t, R * D, 0), dx = arr_make(t, R * D, 0);
+        arr dg = arr_make(t, D, 0), db = arr_make(t, D, 0);
+        for (int64_t i = 0; wild && i < R * D; i++)
+            if (i % D < 3)
+                put(&x, i, at(&x, i) * (i % D == 0 ? (t == SND_F64 ? 1e200 : 1e30) : 1e-40) + (i % D == 2 ? 5 : 0));
+        double m[130], r[130], unb[130];
+        snd_k_batch_fwd(3, t, R, D, 1e-5, 0, x.p, g.p, b.p, y.p, m, r, unb);
+        snd_k_batch_bwd(2, t, R, D, 1e-5, 0, dy.p, x.p, g.p, m, r, dx.p, dg.p, db.p);
+        for (int64_t j = 0; j < D; j++) {
+            double col[500], cdy[500], cy[500], cdx[500], ones[500], cm, cr, sg = 0, sb = 0, size = 1, var = 0;
+            for (int64_t i = 0; i < R; i++)
+                col[i] = at(&x, i * D + j), cdy[i] = at(&dy, i * D + j), ones[i] = at(&g, j);
+            snd_k_norm_fwd(1, SND_F64, SND_KNORM_LAYER, 1, R, 1e-5, 1, 0, col, ones, NULL, cy, &cm, &cr);
+            snd_k_norm_bwd(1, SND_F64, SND_KNORM_LAYER, 1, R, 1e-5, 1, 0, cdy, col, ones, &cm, &cr, cdx, NULL, NULL);
+            const double scale = 1 + fabs(at(&b, j)) + fabs(at(&g, j));
+            for (int64_t i = 0; i < R; i++) {
+                CHECK_CLOSE((at(&y, i * D + j) - at(&b, j)) / scale, cy[i] / scale, 20 * eps_of(t));
+                CHECK_CLOSE(at(&dx, i * D + j) / scale, cdx[i] / scale, 20 * eps_of(t) * (1 + cr));
+                sg += cdy[i] * (col[i] - cm) * cr;
+                sb += cdy[i];
+                size += fabs(cdy[i]) * (1 + fabs((col[i] - cm) * cr));
+                var += R > 1 ? (col[i] - cm) * (col[i] - cm) / (double)(R - 1) : 0;
             }
-            arr_free(&x), arr_free(&dy), arr_free(&g), arr_free(&b), arr_free(&y), arr_free(&dx), arr_free(&dg), arr_free(&db);
+            CHECK_CLOSE(at(&dg, j) / size, sg / size, 8 * eps_of(t));
+            CHECK_CLOSE(at(&db, j) / size, sb / size, 8 * eps_of(t));
+            if (isfinite(var) && var > 0) CHECK_CLOSE(unb[j], var, 1e-11);
         }
+        arr_free(&x), arr_free(&dy), arr_free(&g), arr_free(&b), arr_free(&y), arr_free(&dx), arr_free(&dg),
+            arr_free(&db);
+    }
 }
 
 static void batch_norm_of_constant_and_bad_columns(void **state) {

@@ -60,11 +60,14 @@ static void split_rule_integrates_a_shifted_rectifier(void **state) {
 
 static void second_moments_match_the_reference_table(void **state) {
     (void)state;
-    static const struct { snd_gfn f; double q, f2, d2; } rows[] = {{SND_GFN_TANH, 1, 0.39429, 0.46440},
-                                                                   {SND_GFN_GELU, 1, 0.42522, 0.45585},
-                                                                   {SND_GFN_GELU, 2, 0.92208, 0.48951},
-                                                                   {SND_GFN_SILU, 1, 0.35578, 0.37948},
-                                                                   {SND_GFN_SILU, 2, 0.79915, 0.42687}};
+    static const struct {
+        snd_gfn f;
+        double q, f2, d2;
+    } rows[] = {{SND_GFN_TANH, 1, 0.39429, 0.46440},
+                {SND_GFN_GELU, 1, 0.42522, 0.45585},
+                {SND_GFN_GELU, 2, 0.92208, 0.48951},
+                {SND_GFN_SILU, 1, 0.35578, 0.37948},
+                {SND_GFN_SILU, 2, 0.79915, 0.42687}};
     snd_gauss_rule r;
     snd_gauss_rule_centred(&r);
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
@@ -78,8 +81,8 @@ static void second_moments_match_the_reference_table(void **state) {
 
 static void slopes_are_derivatives(void **state) {
     (void)state;
-    static const snd_gfn smooth[] = {SND_GFN_GELU, SND_GFN_GELU_TANH, SND_GFN_SILU, SND_GFN_TANH, SND_GFN_SIGMOID,
-                                     SND_GFN_ERF,  SND_GFN_EXP,       SND_GFN_SOFTPLUS};
+    static const snd_gfn smooth[] = {SND_GFN_GELU,    SND_GFN_GELU_TANH, SND_GFN_SILU, SND_GFN_TANH,
+                                     SND_GFN_SIGMOID, SND_GFN_ERF,       SND_GFN_EXP,  SND_GFN_SOFTPLUS};
     for (size_t k = 0; k < sizeof smooth / sizeof *smooth; k++)
         for (double x = -4.1; x < 4.2; x += 0.37) {
             const double h = 1e-5, d = (snd_gfn_value(smooth[k], x + h) - snd_gfn_value(smooth[k], x - h)) / (2 * h);
@@ -106,7 +109,8 @@ static void pairs_match_a_double_integral(void **state) {
             snd_gauss_series(&r, f, a);
             snd_gauss_series(&r, h, b);
             CHECK_CLOSE(snd_gauss_mehler(a, a, rho, snd_gauss_inner(&r, f, f)), brute_pair(fs[k], fs[k], s, rho), 2e-4);
-            CHECK_CLOSE(snd_gauss_mehler(a, b, rho, snd_gauss_inner(&r, f, h)), brute_pair(fs[k], SND_GFN_RELU, s, rho), 2e-4);
+            CHECK_CLOSE(snd_gauss_mehler(a, b, rho, snd_gauss_inner(&r, f, h)), brute_pair(fs[k], SND_GFN_RELU, s, rho),
+                        2e-4);
         }
     CHECK_CLOSE(snd_gauss_relu_pair(0.6), brute_pair(SND_GFN_RELU, SND_GFN_RELU, 1, 0.6), 1e-4);
 }
@@ -156,18 +160,27 @@ static snd_mid block1(net *a, snd_mid u) {
     return snd_m_unary(a->t, SND_GFN_RELU, snd_m_linear(a->t, u, a->d, a->d, 2 / (double)a->d));
 }
 
-static double q_of(net *a, snd_mid v) { return pow(10, snd_m_log10_q(a->t, v)); }
-static double gq_of(net *a, snd_mid v) { return pow(10, snd_m_log10_gq(a->t, v)); }
+static double q_of(net *a, snd_mid v) {
+    return pow(10, snd_m_log10_q(a->t, v));
+}
+static double gq_of(net *a, snd_mid v) {
+    return pow(10, snd_m_log10_gq(a->t, v));
+}
 
-static double kappa(double c) { return (sqrt(1 - c * c) + c * (PI - acos(c))) / PI; }
+static double kappa(double c) {
+    return (sqrt(1 - c * c) + c * (PI - acos(c))) / PI;
+}
 
 static void correlation_maps_match_the_reference_table(void **state) {
     (void)state;
-    static const struct { snd_gfn f; double q, c, k; } rows[] = {
-        {SND_GFN_RELU, 1, 0, .3183},  {SND_GFN_RELU, 1, .25, .4533}, {SND_GFN_RELU, 1, .9, .9095}, {SND_GFN_RELU, 1, .99, .9903},
-        {SND_GFN_TANH, 1, .25, .2335}, {SND_GFN_TANH, 1, .9, .8856}, {SND_GFN_TANH, 1, .99, .9883},
-        {SND_GFN_GELU, 1, 0, .1871},  {SND_GFN_GELU, 1, .5, .5345},  {SND_GFN_GELU, 1, .99, .9893},
-        {SND_GFN_SILU, 1, 0, .1200},  {SND_GFN_SILU, 1, .75, .7456}, {SND_GFN_SILU, 1, .99, .9894}};
+    static const struct {
+        snd_gfn f;
+        double q, c, k;
+    } rows[] = {{SND_GFN_RELU, 1, 0, .3183},   {SND_GFN_RELU, 1, .25, .4533}, {SND_GFN_RELU, 1, .9, .9095},
+                {SND_GFN_RELU, 1, .99, .9903}, {SND_GFN_TANH, 1, .25, .2335}, {SND_GFN_TANH, 1, .9, .8856},
+                {SND_GFN_TANH, 1, .99, .9883}, {SND_GFN_GELU, 1, 0, .1871},   {SND_GFN_GELU, 1, .5, .5345},
+                {SND_GFN_GELU, 1, .99, .9893}, {SND_GFN_SILU, 1, 0, .1200},   {SND_GFN_SILU, 1, .75, .7456},
+                {SND_GFN_SILU, 1, .99, .9894}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         net a = open_net(64, 256, 256, rows[i].c);
         const snd_mid z = snd_m_linear(a.t, a.x0, a.d, a.n, rows[i].q / (double)a.d);
@@ -358,9 +371,12 @@ static void batch_norm_has_the_closed_forms(void **state) {
 // Post-norm with a smooth activation: (1 + chi)/(1 + a) per sublayer; pre-norm q = 1 + S a, gradient prod (1 + chi/q).
 static void other_activations_have_chi_and_a(void **state) {
     (void)state;
-    static const struct { snd_gfn f; double v1, a, chi; } rows[] = {{SND_GFN_GELU, 2, 0.92208, 2 * 0.48951},
-                                                                    {SND_GFN_TANH, 1, 0.39429, 0.46440},
-                                                                    {SND_GFN_SILU, 2, 0.79915, 2 * 0.42687}};
+    static const struct {
+        snd_gfn f;
+        double v1, a, chi;
+    } rows[] = {{SND_GFN_GELU, 2, 0.92208, 2 * 0.48951},
+                {SND_GFN_TANH, 1, 0.39429, 0.46440},
+                {SND_GFN_SILU, 2, 0.79915, 2 * 0.42687}};
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++)
         for (int pre = 0; pre < 2; pre++) {
             net a = open_net(64, 512, 1024, 0.3);
@@ -368,8 +384,10 @@ static void other_activations_have_chi_and_a(void **state) {
             double g = 1, q = 1;
             for (int l = 0; l < 16; l++) {
                 snd_m_boundary(a.t);
-                if (pre) x = snd_m_add(a.t, x, block2(&a, rows[k].f, rows[k].v1, snd_m_layer_norm(a.t, x, 0)), 1, 1);
-                else x = snd_m_layer_norm(a.t, snd_m_add(a.t, x, block2(&a, rows[k].f, rows[k].v1, x), 1, 1), 0);
+                if (pre)
+                    x = snd_m_add(a.t, x, block2(&a, rows[k].f, rows[k].v1, snd_m_layer_norm(a.t, x, 0)), 1, 1);
+                else
+                    x = snd_m_layer_norm(a.t, snd_m_add(a.t, x, block2(&a, rows[k].f, rows[k].v1, x), 1, 1), 0);
                 g *= pre ? 1 + rows[k].chi / q : (1 + rows[k].chi) / (1 + rows[k].a);
                 q += pre ? rows[k].a : 0;
             }
@@ -390,7 +408,8 @@ static void gates_are_independent_of_what_they_gate(void **state) {
     const snd_mid y = snd_m_add(a.t, snd_m_mul(a.t, keep, a.x0), snd_m_mul(a.t, t, f), 1, 1);
     double t1 = 0, t2 = 0, d2 = 0;
     for (int i = 0; i < 4000; i++) {
-        const double g = -10 + (i + 0.5) * 0.005, w = exp(-0.5 * g * g) / sqrt(2 * PI) * 0.005, s = 1 / (1 + exp(1 - g));
+        const double g = -10 + (i + 0.5) * 0.005, w = exp(-0.5 * g * g) / sqrt(2 * PI) * 0.005,
+                     s = 1 / (1 + exp(1 - g));
         t1 += w * s, t2 += w * s * s, d2 += w * s * s * (1 - s) * (1 - s);
     }
     CHECK_REL(q_of(&a, y), 1 - 2 * t1 + 2 * t2, 1e-9);
@@ -405,7 +424,8 @@ static void functions_of_one_variable_are_exact(void **state) {
     (void)state;
     net a = open_net(64, 256, 256, 0.4);
     const snd_mid z = snd_m_linear(a.t, a.x0, a.d, a.d, 2 / (double)a.d);
-    const snd_mid silu = snd_m_unary(a.t, SND_GFN_SILU, z), gate = snd_m_mul(a.t, z, snd_m_unary(a.t, SND_GFN_SIGMOID, z));
+    const snd_mid silu = snd_m_unary(a.t, SND_GFN_SILU, z),
+                  gate = snd_m_mul(a.t, z, snd_m_unary(a.t, SND_GFN_SIGMOID, z));
     CHECK_REL(q_of(&a, gate), q_of(&a, silu), 1e-12);
     CHECK_CLOSE(snd_m_align(a.t, gate, silu), 1, 1e-12);
     CHECK_CLOSE(snd_m_cos(a.t, gate), snd_m_cos(a.t, silu), 1e-12);

@@ -29,8 +29,10 @@ static void put_node(const snd_graph *g, const snd_node *n, snd_buf *b) {
     snd_buf_printf(b, " = %s(", snd_op_info_at(n->op)->name);
     for (int k = 0; k < n->n_in; k++) {
         if (k) snd_buf_put(b, ", ");
-        if (n->in[k]) snd_buf_printf(b, "%%%d", n->in[k]);
-        else snd_buf_put(b, "-");
+        if (n->in[k])
+            snd_buf_printf(b, "%%%d", n->in[k]);
+        else
+            snd_buf_put(b, "-");
     }
     snd_buf_put(b, ")");
     put_attr(&n->attr, b);

@@ -14,7 +14,7 @@ struct snd_exec {
     snd_exec_opts o;
     unsigned char *slab;
     snd_rv *v;
-    bool *set;                   // by value: input has been given
+    bool *set; // by value: input has been given
     bool ran;
 };
 
@@ -26,7 +26,8 @@ static bool make_memory(snd_exec *x) {
     return x->slab && x->v && x->set;
 }
 
-sonde_status snd_exec_create(const snd_graph *g, const snd_plan *p, snd_source *src, const snd_exec_opts *o, snd_exec **out) {
+sonde_status snd_exec_create(const snd_graph *g, const snd_plan *p, snd_source *src, const snd_exec_opts *o,
+                             snd_exec **out) {
     assert(p->g == g);
     *out = NULL;
     snd_exec *x = snd_calloc(1, sizeof *x);
@@ -151,10 +152,18 @@ static sonde_status run_node(snd_exec *x, int index) {
     const snd_node *n = snd_g_node(x->g, index);
     if (x->p->view[index] && param_behind(x, n->in[0])) return SONDE_OK; // its readers acquire the parameter
     SND_TRY(acquire_params(x, n));
-    snd_oprun r = {.g = x->g, .n = n, .index = index, .v = x->v, .t = x->g->dtype, .threads = x->o.threads,
-                 .seed = x->o.seed, .scratch = x->slab + x->p->scratch_at};
-    if (x->p->view[index]) x->v[n->out[0]] = x->v[n->in[0]];
-    else snd_op_info_at(n->op)->run(&r);
+    snd_oprun r = {.g = x->g,
+                   .n = n,
+                   .index = index,
+                   .v = x->v,
+                   .t = x->g->dtype,
+                   .threads = x->o.threads,
+                   .seed = x->o.seed,
+                   .scratch = x->slab + x->p->scratch_at};
+    if (x->p->view[index])
+        x->v[n->out[0]] = x->v[n->in[0]];
+    else
+        snd_op_info_at(n->op)->run(&r);
     release_params(x, n, n->n_in);
     return SONDE_OK;
 }
@@ -172,14 +181,19 @@ sonde_status snd_exec_run(snd_exec *x) {
     return SONDE_OK;
 }
 
-void snd_exec_reseed(snd_exec *x, uint64_t seed) { x->o.seed = seed; }
+void snd_exec_reseed(snd_exec *x, uint64_t seed) {
+    x->o.seed = seed;
+}
 
-int64_t snd_exec_op_count(const snd_exec *x) { return x->p->n_order; }
+int64_t snd_exec_op_count(const snd_exec *x) {
+    return x->p->n_order;
+}
 
 // ---- results ---------------------------------------------------------------------------------------------------------------------
 
 const void *snd_exec_raw(const snd_exec *x, snd_id v, int32_t *e) {
-    const bool readable = v > 0 && v < x->p->n_values && x->p->keep[v] && (x->ran || snd_g_value(x->g, v)->role == SND_R_INPUT);
+    const bool readable =
+        v > 0 && v < x->p->n_values && x->p->keep[v] && (x->ran || snd_g_value(x->g, v)->role == SND_R_INPUT);
     if (e) *e = readable ? x->v[v].e : 0;
     return readable ? x->v[v].p : NULL;
 }

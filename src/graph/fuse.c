@@ -12,7 +12,7 @@ enum { MAX_FUSED_IN = 8 };
 
 typedef struct fuser {
     snd_graph *g;
-    int32_t *uses;   // by value: reading nodes, names and keeps
+    int32_t *uses; // by value: reading nodes, names and keeps
 } fuser;
 
 static void count_uses(fuser *f, const snd_id *keep, int n_keep) {

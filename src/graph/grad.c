@@ -9,9 +9,9 @@
 
 typedef struct walk {
     snd_graph *g;
-    int n_values, n_nodes;   // before any backward node
-    bool *dep;               // by value: depends on a requested value
-    snd_id *adj;             // by value: its gradient so far, 0: none
+    int n_values, n_nodes; // before any backward node
+    bool *dep;             // by value: depends on a requested value
+    snd_id *adj;           // by value: its gradient so far, 0: none
 } walk;
 
 static int widest_node(const snd_graph *g) {

@@ -36,8 +36,12 @@ snd_graph *snd_graph_create(snd_arena *a, snd_dtype dtype) {
     return g;
 }
 
-snd_dtype snd_graph_dtype(const snd_graph *g) { return g->dtype; }
-snd_arena *snd_graph_arena(const snd_graph *g) { return g->arena; }
+snd_dtype snd_graph_dtype(const snd_graph *g) {
+    return g->dtype;
+}
+snd_arena *snd_graph_arena(const snd_graph *g) {
+    return g->arena;
+}
 
 // ---- the first error ----------------------------------------------------------------------------------------------------
 
@@ -73,22 +77,29 @@ static snd_value *new_value(snd_graph *g, snd_vrole role, snd_dtype dtype, snd_s
     return v;
 }
 
-static snd_id last_value(const snd_graph *g) { return g->n_values - 1; }
+static snd_id last_value(const snd_graph *g) {
+    return g->n_values - 1;
+}
 
-int snd_g_value_count(const snd_graph *g) { return g->n_values ? g->n_values - 1 : 0; }
+int snd_g_value_count(const snd_graph *g) {
+    return g->n_values ? g->n_values - 1 : 0;
+}
 
 const snd_value *snd_g_value(const snd_graph *g, snd_id v) {
     assert(v > 0 && v < g->n_values);
     return g->values[v];
 }
 
-snd_shape snd_shape_of(const snd_graph *g, snd_id v) { return snd_g_value(g, v)->shape; }
+snd_shape snd_shape_of(const snd_graph *g, snd_id v) {
+    return snd_g_value(g, v)->shape;
+}
 
 static bool bad_shape(snd_graph *g, const char *name, snd_shape s) {
     char text[160];
     for (int i = 0; i < s.nd; i++) {
         if (s.dim[i] >= 1) continue;
-        snd_g_fail(g, SONDE_ESHAPE, "'%s' has shape %s, every dimension must be at least 1", name, snd_shape_text(s, text));
+        snd_g_fail(g, SONDE_ESHAPE, "'%s' has shape %s, every dimension must be at least 1", name,
+                   snd_shape_text(s, text));
         return true;
     }
     if (snd_shape_size(s) < ((int64_t)1 << 48)) return false;
@@ -114,7 +125,8 @@ static snd_id add_param(snd_graph *g, const char *name, snd_shape s, const snd_i
     }
     const snd_id id = last_value(g);
     v->param = g->n_params;
-    g->params[g->n_params++] = (snd_param){.v = id, .init = init ? *init : (snd_init){.kind = SND_INIT_NONE}, .state = state};
+    g->params[g->n_params++] =
+        (snd_param){.v = id, .init = init ? *init : (snd_init){.kind = SND_INIT_NONE}, .state = state};
     snd_g_name(g, id, name);
     return g->status == SONDE_OK ? id : 0;
 }
@@ -127,15 +139,27 @@ snd_id snd_g_state(snd_graph *g, const char *name, snd_shape s, const snd_init *
     return add_param(g, name, s, init, true);
 }
 
-int snd_g_param_count(const snd_graph *g) { return g->n_params; }
-snd_id snd_g_param_at(const snd_graph *g, int i) { return g->params[i].v; }
-const snd_init *snd_g_param_init(const snd_graph *g, int i) { return &g->params[i].init; }
-bool snd_g_param_is_state(const snd_graph *g, int i) { return g->params[i].state; }
+int snd_g_param_count(const snd_graph *g) {
+    return g->n_params;
+}
+snd_id snd_g_param_at(const snd_graph *g, int i) {
+    return g->params[i].v;
+}
+const snd_init *snd_g_param_init(const snd_graph *g, int i) {
+    return &g->params[i].init;
+}
+bool snd_g_param_is_state(const snd_graph *g, int i) {
+    return g->params[i].state;
+}
 
 // ---- nodes ------------------------------------------------------------------------------------------------------------------
 
-int snd_g_node_count(const snd_graph *g) { return g->n_nodes; }
-const snd_node *snd_g_node(const snd_graph *g, int i) { return g->nodes[i]; }
+int snd_g_node_count(const snd_graph *g) {
+    return g->n_nodes;
+}
+const snd_node *snd_g_node(const snd_graph *g, int i) {
+    return g->nodes[i];
+}
 
 // The op's shape rule, with the op's name and the input shapes in front of its message.
 static bool infer(snd_graph *g, snd_node *n, const snd_op_info *info, snd_shape *shape, snd_dtype *dtype) {
@@ -210,7 +234,8 @@ void snd_g_name(snd_graph *g, snd_id v, const char *name) {
     }
     int32_t *slot = slot_of(g, name);
     if (*slot) {
-        if (g->names[*slot - 1].v != v) snd_g_fail(g, SONDE_ENAME, "the name '%s' is given to two values, must be unique", name);
+        if (g->names[*slot - 1].v != v)
+            snd_g_fail(g, SONDE_ENAME, "the name '%s' is given to two values, must be unique", name);
         return;
     }
     const char *copy = snd_arena_str(g->arena, name);
@@ -229,7 +254,9 @@ snd_id snd_g_find(const snd_graph *g, const char *name) {
     return *slot ? g->names[*slot - 1].v : 0;
 }
 
-int snd_g_name_count(const snd_graph *g) { return g->n_names; }
+int snd_g_name_count(const snd_graph *g) {
+    return g->n_names;
+}
 
 const char *snd_g_name_at(const snd_graph *g, int i, snd_id *v) {
     if (v) *v = g->names[i].v;

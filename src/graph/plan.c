@@ -19,16 +19,21 @@ enum { SMALL = 4096, ALIGN = 64 };
 typedef struct planner {
     const snd_graph *g;
     snd_plan *p;
-    bool *needed, *done;         // by node
-    int32_t *rem;                // by root value: readers that have not run
-    int32_t *first, *readers;    // readers of root v: readers[first[v]] .. readers[first[v+1]-1]
-    int32_t *work; int64_t n_work, cap_work;
-    snd_id *holder;              // by root value: the root whose place it took over, or itself
+    bool *needed, *done;      // by node
+    int32_t *rem;             // by root value: readers that have not run
+    int32_t *first, *readers; // readers of root v: readers[first[v]] .. readers[first[v+1]-1]
+    int32_t *work;
+    int64_t n_work, cap_work;
+    snd_id *holder; // by root value: the root whose place it took over, or itself
 } planner;
 
-static const snd_value *value(const planner *w, snd_id v) { return w->g->values[v]; }
+static const snd_value *value(const planner *w, snd_id v) {
+    return w->g->values[v];
+}
 
-static size_t bytes_of(const snd_value *v) { return (size_t)snd_shape_size(v->shape) * snd_dtype_size(v->dtype); }
+static size_t bytes_of(const snd_value *v) {
+    return (size_t)snd_shape_size(v->shape) * snd_dtype_size(v->dtype);
+}
 
 // May its place be given to others once it is dead?
 static bool recyclable(const planner *w, snd_id root) {
@@ -80,8 +85,10 @@ static void list_readers(planner *w) {
             for (int k = 0; k < n->n_in; k++) {
                 if (!n->in[k] || repeated(w, n, k)) continue;
                 const snd_id r = w->p->root[n->in[k]];
-                if (pass == 0) w->first[r + 1]++;
-                else w->readers[w->first[r] + w->rem[r]++] = i;
+                if (pass == 0)
+                    w->first[r + 1]++;
+                else
+                    w->readers[w->first[r] + w->rem[r]++] = i;
             }
         }
         for (int v = 0; pass == 0 && v < g->n_values; v++) w->first[v + 1] += w->first[v];
@@ -172,8 +179,14 @@ static void find_lives(planner *w) {
 
 // ---- placement ----------------------------------------------------------------------------------------------------------------
 
-typedef struct hole { size_t at, size; } hole;
-typedef struct zone { hole *holes; int64_t n, cap; size_t top; } zone;   // holes by place, never touching each other
+typedef struct hole {
+    size_t at, size;
+} hole;
+typedef struct zone {
+    hole *holes;
+    int64_t n, cap;
+    size_t top;
+} zone; // holes by place, never touching each other
 
 static void close_hole(zone *z, int64_t i) {
     memmove(&z->holes[i], &z->holes[i + 1], (size_t)(z->n - i - 1) * sizeof *z->holes);
@@ -220,7 +233,9 @@ static bool give(zone *z, size_t at, size_t size) {
     return true;
 }
 
-static size_t rounded(size_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
+static size_t rounded(size_t bytes) {
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
 
 // Root value whose place output 0 of node n may take over at this position, or 0.
 static snd_id place_to_inherit(const planner *w, const snd_node *n, int pos) {
@@ -271,7 +286,8 @@ static bool free_node(planner *w, zone *large, zone *small, int pos) {
         if (!r || p->death[r] != pos || w->holder[r]) continue;
         w->holder[r] = r; // not twice
         const size_t size = rounded(p->size[r]);
-        ok = p->offset[r] < 0 ? give(small, (size_t)(-2 - p->offset[r]), size) : give(large, (size_t)p->offset[r], size);
+        ok =
+            p->offset[r] < 0 ? give(small, (size_t)(-2 - p->offset[r]), size) : give(large, (size_t)p->offset[r], size);
     }
     return ok;
 }
@@ -382,8 +398,12 @@ sonde_status snd_plan_make(snd_arena *a, const snd_graph *g, const snd_id *keep,
     return SONDE_OK;
 }
 
-size_t snd_plan_bytes(const snd_plan *p) { return p->bytes; }
-size_t snd_plan_param_bytes(const snd_plan *p) { return p->param_bytes; }
+size_t snd_plan_bytes(const snd_plan *p) {
+    return p->bytes;
+}
+size_t snd_plan_param_bytes(const snd_plan *p) {
+    return p->param_bytes;
+}
 
 void snd_plan_print(const snd_plan *p, snd_buf *b) {
     snd_buf_printf(b, "%d nodes, %zu bytes of values, %zu of parameters\n", p->n_order, p->bytes, p->param_bytes);
@@ -392,8 +412,10 @@ void snd_plan_print(const snd_plan *p, snd_buf *b) {
         snd_buf_printf(b, "%d %s", pos, snd_op_info_at(n->op)->name);
         for (int k = 0; k < n->n_out; k++) {
             const snd_id v = n->out[k], r = p->root[v];
-            if (p->offset[r] < 0) snd_buf_printf(b, " %%%d in %%%d", v, r);
-            else snd_buf_printf(b, " %%%d @%" PRId64 "+%zu until %d", v, p->offset[r], p->size[r], p->death[r]);
+            if (p->offset[r] < 0)
+                snd_buf_printf(b, " %%%d in %%%d", v, r);
+            else
+                snd_buf_printf(b, " %%%d @%" PRId64 "+%zu until %d", v, p->offset[r], p->size[r], p->death[r]);
         }
         snd_buf_put(b, "\n");
     }

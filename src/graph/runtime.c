@@ -7,17 +7,25 @@
 #include <math.h>
 #include <stdlib.h>
 
-int snd_safe_bits(snd_dtype t) { return t == SND_F64 ? 400 : 48; }
+int snd_safe_bits(snd_dtype t) {
+    return t == SND_F64 ? 400 : 48;
+}
 
 int64_t snd_clamp_e(int64_t e) {
     const int64_t limit = INT32_MAX / 4;
     return e > limit ? limit : e < -limit ? -limit : e;
 }
 
-double snd_pow2(int64_t e) { return ldexp(1.0, e > 1000 ? 1000 : e < -1000 ? -1000 : (int)e); }
+double snd_pow2(int64_t e) {
+    return ldexp(1.0, e > 1000 ? 1000 : e < -1000 ? -1000 : (int)e);
+}
 
-snd_shape snd_in_shape(const snd_oprun *r, int k) { return r->g->values[r->n->in[k]]->shape; }
-snd_shape snd_out_shape(const snd_oprun *r, int k) { return r->g->values[r->n->out[k]]->shape; }
+snd_shape snd_in_shape(const snd_oprun *r, int k) {
+    return r->g->values[r->n->in[k]]->shape;
+}
+snd_shape snd_out_shape(const snd_oprun *r, int k) {
+    return r->g->values[r->n->out[k]]->shape;
+}
 
 void snd_rows(snd_shape s, int64_t *rows, int64_t *cols) {
     *cols = s.nd > 0 ? s.dim[s.nd - 1] : 1;
@@ -30,7 +38,9 @@ double snd_rv_amax(const snd_oprun *r, snd_rv *v, int64_t n) {
     return v->amax;
 }
 
-double snd_in_amax(const snd_oprun *r, int k) { return snd_rv_amax(r, snd_in(r, k), snd_shape_size(snd_in_shape(r, k))); }
+double snd_in_amax(const snd_oprun *r, int k) {
+    return snd_rv_amax(r, snd_in(r, k), snd_shape_size(snd_in_shape(r, k)));
+}
 
 int64_t snd_align(const snd_oprun *r, snd_rv *x, int64_t nx, snd_rv *y, int64_t ny, double *a, double *b) {
     int64_t e = x->e;
@@ -66,8 +76,10 @@ void snd_out_done(const snd_oprun *r, int k, int64_t e, double amax) {
     if (amax == 0 || !isfinite(amax)) return;
     const int safe = snd_safe_bits(r->t), top = ilogb(amax);
     int64_t shift = 0;
-    if (v->e != 0 && llabs(top + (int64_t)v->e) < safe - 8) shift = v->e;
-    else if (top >= safe || top < -safe) shift = -top;
+    if (v->e != 0 && llabs(top + (int64_t)v->e) < safe - 8)
+        shift = v->e;
+    else if (top >= safe || top < -safe)
+        shift = -top;
     if (shift == 0) return;
     snd_scale_into(r, v->p, n, shift, v->p);
     v->e = (int32_t)snd_clamp_e((int64_t)v->e - shift);
@@ -83,8 +95,10 @@ void snd_out_store(const snd_oprun *r, int k, const double *x, int64_t n) {
     const int s = top >= safe || top < -safe ? top : 0;
     for (int64_t i = 0; i < n; i++) {
         const double y = ldexp(x[i], -s);
-        if (r->t == SND_F64) ((double *)v->p)[i] = y;
-        else ((float *)v->p)[i] = (float)y;
+        if (r->t == SND_F64)
+            ((double *)v->p)[i] = y;
+        else
+            ((float *)v->p)[i] = (float)y;
     }
     v->e = s;
     v->amax = ldexp(amax, -s);

@@ -12,9 +12,9 @@
 static const size_t CACHE_BYTES = (size_t)64 << 20;
 
 typedef struct slot {
-    void *data;              // NULL: not here
+    void *data; // NULL: not here
     int32_t pins;
-    int64_t used;            // clock of the last acquire
+    int64_t used; // clock of the last acquire
 } slot;
 
 typedef struct source {
@@ -23,7 +23,7 @@ typedef struct source {
     bool drops;
     size_t bytes;
     int64_t clock;
-    slot *slots;             // by parameter
+    slot *slots; // by parameter
 } source;
 
 static size_t param_bytes(const snd_graph *g, int param) {

@@ -3,7 +3,7 @@
 #include "kernels/rows.h"
 #include <assert.h>
 
-enum { GRAIN = 32768, ALIGN = 64 };  // elements per task at least; cuts at multiples of 64 elements
+enum { GRAIN = 32768, ALIGN = 64 }; // elements per task at least; cuts at multiples of 64 elements
 
 // ---- binary and the backward of min, max ----------------------------------------------------------------------------------
 
@@ -43,16 +43,25 @@ typedef struct binary_job {
 static void binary_task(void *ctx, int64_t i) {
     binary_job *j = ctx;
     const int64_t i0 = snd_cut_begin(&j->cut, i), i1 = snd_cut_end(&j->cut, i);
-    if (j->bwd) j->bwd(j->max, j->second, &j->g, i0, i1, j->a, j->x, j->b, j->y, j->dy, j->out);
-    else j->absmax[i] = j->fn(j->op, &j->g, i0, i1, j->a, j->x, j->b, j->y, j->out);
+    if (j->bwd)
+        j->bwd(j->max, j->second, &j->g, i0, i1, j->a, j->x, j->b, j->y, j->dy, j->out);
+    else
+        j->absmax[i] = j->fn(j->op, &j->g, i0, i1, j->a, j->x, j->b, j->y, j->out);
 }
 
-double snd_k_binary(int th, snd_dtype t, snd_kbin op, const int64_t dim[3], double a, const void *x, const int64_t sx[3],
-                    double b, const void *y, const int64_t sy[3], void *out) {
+double snd_k_binary(int th, snd_dtype t, snd_kbin op, const int64_t dim[3], double a, const void *x,
+                    const int64_t sx[3], double b, const void *y, const int64_t sy[3], void *out) {
     const int64_t n = dim[0] * dim[1] * dim[2];
     if (n <= 0) return 0;
-    binary_job j = {.fn = SND_PICK(binary, t), .op = op, .g = merge(dim, sx, sy), .cut = snd_cut_make(n, GRAIN, ALIGN),
-                    .a = a, .b = b, .x = x, .y = y, .out = out};
+    binary_job j = {.fn = SND_PICK(binary, t),
+                    .op = op,
+                    .g = merge(dim, sx, sy),
+                    .cut = snd_cut_make(n, GRAIN, ALIGN),
+                    .a = a,
+                    .b = b,
+                    .x = x,
+                    .y = y,
+                    .out = out};
     snd_parallel(th, j.cut.tasks, binary_task, &j);
     return snd_max_nan(j.absmax, j.cut.tasks);
 }
@@ -61,8 +70,17 @@ void snd_k_minmax_bwd(int th, snd_dtype t, bool max, bool second, const int64_t 
                       const int64_t sx[3], double b, const void *y, const int64_t sy[3], const void *dy, void *dx) {
     const int64_t n = dim[0] * dim[1] * dim[2];
     if (n <= 0) return;
-    binary_job j = {.bwd = SND_PICK(minmax_bwd, t), .max = max, .second = second, .g = merge(dim, sx, sy),
-                    .cut = snd_cut_make(n, GRAIN, ALIGN), .a = a, .b = b, .x = x, .y = y, .dy = dy, .out = dx};
+    binary_job j = {.bwd = SND_PICK(minmax_bwd, t),
+                    .max = max,
+                    .second = second,
+                    .g = merge(dim, sx, sy),
+                    .cut = snd_cut_make(n, GRAIN, ALIGN),
+                    .a = a,
+                    .b = b,
+                    .x = x,
+                    .y = y,
+                    .dy = dy,
+                    .out = dx};
     snd_parallel(th, j.cut.tasks, binary_task, &j);
 }
 
@@ -117,7 +135,13 @@ static double unary_bwd_range(const flat_job *j, int64_t i0, int64_t n) {
 }
 double snd_k_unary_bwd(int th, snd_dtype t, snd_kfn f, int64_t n, double s, const void *x, double c, const void *dy,
                        void *dx) {
-    flat_job j = {.run = unary_bwd_range, .fn = snd_k_pick(SND_KF_unary_bwd, t), .f = f, .a = s, .b = c, .x = x, .dy = dy,
+    flat_job j = {.run = unary_bwd_range,
+                  .fn = snd_k_pick(SND_KF_unary_bwd, t),
+                  .f = f,
+                  .a = s,
+                  .b = c,
+                  .x = x,
+                  .dy = dy,
                   .out = dx};
     return flat(th, t, n, &j);
 }
@@ -139,8 +163,12 @@ void snd_k_fill_const(int th, snd_dtype t, int64_t n, double a, void *out) {
     flat(th, t, n, &j);
 }
 
-double snd_k_fn(snd_kfn f, double x) { return fn_value_f64(f, x); }
-double snd_k_fn_grad(snd_kfn f, double x) { return fn_grad_f64(f, x); }
+double snd_k_fn(snd_kfn f, double x) {
+    return fn_value_f64(f, x);
+}
+double snd_k_fn_grad(snd_kfn f, double x) {
+    return fn_grad_f64(f, x);
+}
 
 // ---- sums over broadcast dimensions -------------------------------------------------------------------------------------------
 
@@ -159,8 +187,10 @@ typedef struct sum_job {
 } sum_job;
 
 static void store(snd_dtype t, void *out, int64_t i, double v) {
-    if (t == SND_F64) ((double *)out)[i] = v;
-    else ((float *)out)[i] = (float)v;
+    if (t == SND_F64)
+        ((double *)out)[i] = v;
+    else
+        ((float *)out)[i] = (float)v;
 }
 
 // Everything into one number: blocks of the flat array.
@@ -184,7 +214,7 @@ static void sum_cols_task(void *ctx, int64_t task) {
     } else if (j->summed[0]) {
         base_x = kept * j->xs[1], base_o = kept * j->so[1];
         j->cols(j->dim[0], n, j->xs[0], snd_at(j->x, base_x + j0, size), acc);
-    } else {  // dimension 1 summed, or nothing but the columns' copy
+    } else { // dimension 1 summed, or nothing but the columns' copy
         const int64_t k0 = j->summed[1] ? kept : kept / j->dim[1], k1 = j->summed[1] ? 0 : kept % j->dim[1];
         base_x = k0 * j->xs[0] + k1 * j->xs[1], base_o = k0 * j->so[0] + k1 * j->so[1];
         j->cols(j->summed[1] ? j->dim[1] : 1, n, j->dim[2], snd_at(j->x, base_x + j0, size), acc);
@@ -210,8 +240,8 @@ static void sum_rows_task(void *ctx, int64_t task) {
     }
 }
 
-void snd_k_sum_to(int th, snd_dtype t, const int64_t dim[3], const void *x, double c, const int64_t so[3], int64_t n_out,
-                  void *out) {
+void snd_k_sum_to(int th, snd_dtype t, const int64_t dim[3], const void *x, double c, const int64_t so[3],
+                  int64_t n_out, void *out) {
     sum_job j = {.sum = SND_PICK(sum, t), .cols = SND_PICK(sum_cols, t), .t = t, .c = c, .x = x, .out = out};
     const int64_t n = dim[0] * dim[1] * dim[2];
     if (n <= 0) {

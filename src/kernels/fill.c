@@ -16,8 +16,10 @@ static void fill_task(void *ctx, int64_t i) {
     fill_job *j = ctx;
     const int64_t i0 = snd_cut_begin(&j->cut, i), n = snd_cut_end(&j->cut, i) - i0;
     void *out = snd_at_mut(j->out, i0, j->size);
-    if (j->normal) j->normal(j->key, j->first + (uint64_t)i0, n, j->a, out);
-    else j->uniform(j->key, j->first + (uint64_t)i0, n, j->a, j->b, out);
+    if (j->normal)
+        j->normal(j->key, j->first + (uint64_t)i0, n, j->a, out);
+    else
+        j->uniform(j->key, j->first + (uint64_t)i0, n, j->a, j->b, out);
 }
 
 static void fill(int th, snd_dtype t, int64_t n, fill_job *j) {

@@ -19,15 +19,20 @@ typedef struct norm_job {
     snd_kt_batch_bwd *bbwd;
 } norm_job;
 
-static snd_cut columns(int64_t D) { return (snd_cut){.n = D, .step = SND_COLS, .tasks = (D + SND_COLS - 1) / SND_COLS}; }
+static snd_cut columns(int64_t D) {
+    return (snd_cut){.n = D, .step = SND_COLS, .tasks = (D + SND_COLS - 1) / SND_COLS};
+}
 
 // Threads are not worth waking for less than this many elements.
-static int worth(int th, int64_t R, int64_t D) { return R * D < 32768 ? 1 : th; }
+static int worth(int th, int64_t R, int64_t D) {
+    return R * D < 32768 ? 1 : th;
+}
 
 static void fwd_task(void *ctx, int64_t i) {
     norm_job *j = ctx;
     const int64_t r0 = snd_cut_begin(&j->cut, i), rows = snd_cut_end(&j->cut, i) - r0, at = r0 * j->s.D;
-    j->fwd(&j->s, rows, snd_at(j->x, at, j->size), snd_at_mut(j->y, at, j->size), j->mw ? j->mw + r0 : NULL, j->rw + r0);
+    j->fwd(&j->s, rows, snd_at(j->x, at, j->size), snd_at_mut(j->y, at, j->size), j->mw ? j->mw + r0 : NULL,
+           j->rw + r0);
 }
 
 void snd_k_norm_fwd(int th, snd_dtype t, snd_knorm k, int64_t R, int64_t D, double eps, double gain0, double gadd,
@@ -35,8 +40,13 @@ void snd_k_norm_fwd(int th, snd_dtype t, snd_knorm k, int64_t R, int64_t D, doub
     assert(r && (m || k != SND_KNORM_LAYER));
     if (R <= 0 || D <= 0) return;
     norm_job j = {.s = {.kind = k, .D = D, .eps = eps, .gain0 = gain0, .gadd = gadd, .g = g, .b = b},
-                  .cut = snd_cut_rows(R, D), .size = snd_k_size(t), .x = x, .y = y,
-                  .mw = k == SND_KNORM_LAYER ? m : NULL, .rw = r, .fwd = SND_PICK(norm_fwd, t)};
+                  .cut = snd_cut_rows(R, D),
+                  .size = snd_k_size(t),
+                  .x = x,
+                  .y = y,
+                  .mw = k == SND_KNORM_LAYER ? m : NULL,
+                  .rw = r,
+                  .fwd = SND_PICK(norm_fwd, t)};
     snd_parallel(th, j.cut.tasks, fwd_task, &j);
 }
 
@@ -57,11 +67,19 @@ void snd_k_norm_bwd(int th, snd_dtype t, snd_knorm k, int64_t R, int64_t D, doub
                     void *db) {
     assert(r && (m || k != SND_KNORM_LAYER));
     if (D <= 0) return;
-    norm_job j = {.s = {.kind = k, .D = D, .eps = eps, .gain0 = gain0, .gadd = gadd, .g = g}, .R = R,
-                  .size = snd_k_size(t), .x = x, .dy = dy, .dx = dx, .dg = dg, .db = db,
-                  .m = k == SND_KNORM_LAYER ? m : NULL, .r = r, .bwd_dx = SND_PICK(norm_dx, t),
+    norm_job j = {.s = {.kind = k, .D = D, .eps = eps, .gain0 = gain0, .gadd = gadd, .g = g},
+                  .R = R,
+                  .size = snd_k_size(t),
+                  .x = x,
+                  .dy = dy,
+                  .dx = dx,
+                  .dg = dg,
+                  .db = db,
+                  .m = k == SND_KNORM_LAYER ? m : NULL,
+                  .r = r,
+                  .bwd_dx = SND_PICK(norm_dx, t),
                   .cols = SND_PICK(norm_cols, t)};
-    if (dg || db) {  // before dx, which may overwrite dy
+    if (dg || db) { // before dx, which may overwrite dy
         j.cut = columns(D);
         snd_parallel(worth(th, R, D), j.cut.tasks, cols_task, &j);
     }
@@ -78,20 +96,37 @@ static void batch_fwd_task(void *ctx, int64_t i) {
 void snd_k_batch_fwd(int th, snd_dtype t, int64_t R, int64_t D, double eps, double gadd, const void *x, const void *g,
                      const void *b, void *y, double *m, double *r, double *var_unbiased) {
     if (R <= 0 || D <= 0) return;
-    norm_job j = {.s = {.D = D, .eps = eps, .gadd = gadd, .g = g, .b = b}, .R = R, .cut = columns(D), .x = x, .y = y,
-                  .mw = m, .rw = r, .var = var_unbiased, .bfwd = SND_PICK(batch_fwd, t)};
+    norm_job j = {.s = {.D = D, .eps = eps, .gadd = gadd, .g = g, .b = b},
+                  .R = R,
+                  .cut = columns(D),
+                  .x = x,
+                  .y = y,
+                  .mw = m,
+                  .rw = r,
+                  .var = var_unbiased,
+                  .bfwd = SND_PICK(batch_fwd, t)};
     snd_parallel(worth(th, R, D), j.cut.tasks, batch_fwd_task, &j);
 }
 
 static void batch_bwd_task(void *ctx, int64_t i) {
     norm_job *j = ctx;
-    j->bbwd(&j->s, j->R, snd_cut_begin(&j->cut, i), snd_cut_end(&j->cut, i), j->dy, j->x, j->m, j->r, j->dx, j->dg, j->db);
+    j->bbwd(&j->s, j->R, snd_cut_begin(&j->cut, i), snd_cut_end(&j->cut, i), j->dy, j->x, j->m, j->r, j->dx, j->dg,
+            j->db);
 }
 
 void snd_k_batch_bwd(int th, snd_dtype t, int64_t R, int64_t D, double eps, double gadd, const void *dy, const void *x,
                      const void *g, const double *m, const double *r, void *dx, void *dg, void *db) {
     if (R <= 0 || D <= 0) return;
-    norm_job j = {.s = {.D = D, .eps = eps, .gadd = gadd, .g = g}, .R = R, .cut = columns(D), .x = x, .dy = dy, .dx = dx,
-                  .dg = dg, .db = db, .m = m, .r = r, .bbwd = SND_PICK(batch_bwd, t)};
+    norm_job j = {.s = {.D = D, .eps = eps, .gadd = gadd, .g = g},
+                  .R = R,
+                  .cut = columns(D),
+                  .x = x,
+                  .dy = dy,
+                  .dx = dx,
+                  .dg = dg,
+                  .db = db,
+                  .m = m,
+                  .r = r,
+                  .bbwd = SND_PICK(batch_bwd, t)};
     snd_parallel(worth(th, R, D), j.cut.tasks, batch_bwd_task, &j);
 }

@@ -98,8 +98,10 @@ double snd_k_effective_rank(int th, snd_dtype t, int64_t R, int64_t D, const voi
     // the smaller of the two Gram matrices has the same non-zero eigenvalues
     const bool small = D < R;
     const int64_t n = small ? D : R;
-    if (small) snd_k_gemm(th, SND_F64, true, false, n, n, R, 1, c, D, c, D, 0, gram, n);
-    else snd_k_gemm(th, SND_F64, false, true, n, n, D, 1, c, D, c, D, 0, gram, n);
+    if (small)
+        snd_k_gemm(th, SND_F64, true, false, n, n, R, 1, c, D, c, D, 0, gram, n);
+    else
+        snd_k_gemm(th, SND_F64, false, true, n, n, D, 1, c, D, c, D, 0, gram, n);
     tridiagonal(n, gram, d, e);
     tridiagonal_ql(n, d, e);
     double total = 0, entropy = 0;

@@ -34,7 +34,13 @@ static void dot_task(void *ctx, int64_t i) {
 }
 void snd_k_rowdot(int th, snd_dtype t, int64_t R, int64_t D, double c, const void *x, const void *y, void *out) {
     if (R <= 0) return;
-    row_job j = {.D = D, .cut = snd_cut_rows(R, D), .size = snd_k_size(t), .a = c, .x = x, .y = y, .out = out,
+    row_job j = {.D = D,
+                 .cut = snd_cut_rows(R, D),
+                 .size = snd_k_size(t),
+                 .a = c,
+                 .x = x,
+                 .y = y,
+                 .out = out,
                  .dot = SND_PICK(rowdot, t)};
     snd_parallel(th, j.cut.tasks, dot_task, &j);
 }
@@ -44,31 +50,51 @@ static void softmax_task(void *ctx, int64_t i) {
     const int64_t r0 = snd_cut_begin(&j->cut, i), n = snd_cut_end(&j->cut, i) - r0, at = r0 * j->D;
     const void *x = snd_at(j->x, at, j->size), *y = snd_at(j->y, at, j->size);
     void *out = snd_at_mut(j->out, at, j->size);
-    if (j->softmax) j->softmax(n, j->D, j->a, x, out);
-    else j->softmax_bwd(n, j->D, j->a, x, y, out);
+    if (j->softmax)
+        j->softmax(n, j->D, j->a, x, out);
+    else
+        j->softmax_bwd(n, j->D, j->a, x, y, out);
 }
 void snd_k_softmax(int th, snd_dtype t, int64_t R, int64_t D, double s, const void *x, void *p) {
     if (R <= 0 || D <= 0) return;
-    row_job j = {.D = D, .cut = snd_cut_rows(R, D), .size = snd_k_size(t), .a = s, .x = x, .out = p,
+    row_job j = {.D = D,
+                 .cut = snd_cut_rows(R, D),
+                 .size = snd_k_size(t),
+                 .a = s,
+                 .x = x,
+                 .out = p,
                  .softmax = SND_PICK(softmax, t)};
     snd_parallel(th, j.cut.tasks, softmax_task, &j);
 }
 void snd_k_softmax_bwd(int th, snd_dtype t, int64_t R, int64_t D, double s, const void *p, const void *dp, void *dx) {
     if (R <= 0 || D <= 0) return;
-    row_job j = {.D = D, .cut = snd_cut_rows(R, D), .size = snd_k_size(t), .a = s, .x = p, .y = dp, .out = dx,
+    row_job j = {.D = D,
+                 .cut = snd_cut_rows(R, D),
+                 .size = snd_k_size(t),
+                 .a = s,
+                 .x = p,
+                 .y = dp,
+                 .out = dx,
                  .softmax_bwd = SND_PICK(softmax_bwd, t)};
     snd_parallel(th, j.cut.tasks, softmax_task, &j);
 }
 
 static void wsum_task(void *ctx, int64_t i) {
     row_job *j = ctx;
-    j->part[i] = j->wsum(snd_cut_begin(&j->cut, i), snd_cut_end(&j->cut, i), j->D, j->K, j->x, j->per_row, j->scale, j->v,
-                         j->out);
+    j->part[i] = j->wsum(snd_cut_begin(&j->cut, i), snd_cut_end(&j->cut, i), j->D, j->K, j->x, j->per_row, j->scale,
+                         j->v, j->out);
 }
 double snd_k_wsum(int th, snd_dtype t, int64_t R, int64_t D, int K, const void *w, bool per_row, const double *scale,
                   const void *const *v, void *out) {
     if (R <= 0 || D <= 0) return 0;
-    row_job j = {.D = D, .cut = snd_cut_rows(R, D), .x = w, .out = out, .K = K, .per_row = per_row, .scale = scale, .v = v,
+    row_job j = {.D = D,
+                 .cut = snd_cut_rows(R, D),
+                 .x = w,
+                 .out = out,
+                 .K = K,
+                 .per_row = per_row,
+                 .scale = scale,
+                 .v = v,
                  .wsum = SND_PICK(wsum, t)};
     snd_parallel(th, j.cut.tasks, wsum_task, &j);
     return snd_max_nan(j.part, j.cut.tasks);
@@ -78,13 +104,23 @@ static void xent_task(void *ctx, int64_t i) {
     row_job *j = ctx;
     const int64_t r0 = snd_cut_begin(&j->cut, i), n = snd_cut_end(&j->cut, i) - r0;
     const void *x = snd_at(j->x, r0 * j->D, j->size);
-    if (j->xent) j->part[i] = j->xent(n, j->D, j->a, x, j->target + r0, j->ignore, j->lse + r0, &j->used[i]);
-    else j->xent_bwd(n, j->D, j->a, x, j->target + r0, j->ignore, j->lse + r0, j->c, snd_at_mut(j->out, r0 * j->D, j->size));
+    if (j->xent)
+        j->part[i] = j->xent(n, j->D, j->a, x, j->target + r0, j->ignore, j->lse + r0, &j->used[i]);
+    else
+        j->xent_bwd(n, j->D, j->a, x, j->target + r0, j->ignore, j->lse + r0, j->c,
+                    snd_at_mut(j->out, r0 * j->D, j->size));
 }
 double snd_k_xent_fwd(int th, snd_dtype t, int64_t R, int64_t V, double s, const void *logits, const int64_t *target,
                       int64_t ignore, double *lse, int64_t *n_used) {
-    row_job j = {.D = V, .cut = snd_cut_rows(R, V), .size = snd_k_size(t), .a = s, .x = logits, .target = target,
-                 .ignore = ignore, .lse = lse, .xent = SND_PICK(xent, t)};
+    row_job j = {.D = V,
+                 .cut = snd_cut_rows(R, V),
+                 .size = snd_k_size(t),
+                 .a = s,
+                 .x = logits,
+                 .target = target,
+                 .ignore = ignore,
+                 .lse = lse,
+                 .xent = SND_PICK(xent, t)};
     if (R > 0) snd_parallel(th, j.cut.tasks, xent_task, &j);
     *n_used = 0;
     for (int64_t i = 0; i < j.cut.tasks; i++) *n_used += j.used[i];
@@ -93,8 +129,16 @@ double snd_k_xent_fwd(int th, snd_dtype t, int64_t R, int64_t V, double s, const
 void snd_k_xent_bwd(int th, snd_dtype t, int64_t R, int64_t V, double s, const void *logits, const int64_t *target,
                     int64_t ignore, const double *lse, int64_t n_used, double dloss, void *dlogits) {
     if (R <= 0) return;
-    row_job j = {.D = V, .cut = snd_cut_rows(R, V), .size = snd_k_size(t), .a = s, .x = logits, .target = target,
-                 .ignore = ignore, .lse = (double *)lse, .c = n_used ? dloss / (double)n_used : 0, .out = dlogits,
+    row_job j = {.D = V,
+                 .cut = snd_cut_rows(R, V),
+                 .size = snd_k_size(t),
+                 .a = s,
+                 .x = logits,
+                 .target = target,
+                 .ignore = ignore,
+                 .lse = (double *)lse,
+                 .c = n_used ? dloss / (double)n_used : 0,
+                 .out = dlogits,
                  .xent_bwd = SND_PICK(xent_bwd, t)};
     snd_parallel(th, j.cut.tasks, xent_task, &j);
 }

@@ -52,7 +52,9 @@ static void basic(int th, stat_job *j, snd_kmoments *o) {
 }
 
 // Columns in at most SND_MAX_TASKS tasks, each of whole blocks.
-static snd_cut column_cut(int64_t D) { return snd_cut_make(D, SND_COLS, SND_COLS); }
+static snd_cut column_cut(int64_t D) {
+    return snd_cut_make(D, SND_COLS, SND_COLS);
+}
 
 static void bvar_task(void *ctx, int64_t i) {
     stat_job *j = ctx;
@@ -119,8 +121,14 @@ static void pair_cosines(int th, const stat_job *j, double *cosine, double *pear
 void snd_k_moments(int th, snd_dtype t, int64_t R, int64_t D, const void *x, int what, snd_kmoments *out) {
     *out = (snd_kmoments){.cos = NAN, .pearson = NAN};
     if (R <= 0 || D <= 0) return;
-    stat_job j = {.R = R, .D = D, .size = snd_k_size(t), .x = x, .moments = SND_PICK(moments, t), .bvar = SND_PICK(bvar, t),
-                  .norms = SND_PICK(row_norms, t), .unit = SND_PICK(unit_cols, t)};
+    stat_job j = {.R = R,
+                  .D = D,
+                  .size = snd_k_size(t),
+                  .x = x,
+                  .moments = SND_PICK(moments, t),
+                  .bvar = SND_PICK(bvar, t),
+                  .norms = SND_PICK(row_norms, t),
+                  .unit = SND_PICK(unit_cols, t)};
     if (what & (SND_KM_BASIC | SND_KM_FOURTH)) basic(th, &j, out);
     if (what & SND_KM_BVAR) {
         j.cut = column_cut(D);
@@ -135,13 +143,19 @@ void snd_k_moments(int th, snd_dtype t, int64_t R, int64_t D, const void *x, int
 static void rowcos_task(void *ctx, int64_t i) {
     stat_job *j = ctx;
     const int64_t r0 = snd_cut_begin(&j->cut, i), at = r0 * j->D;
-    j->rowcos(snd_cut_end(&j->cut, i) - r0, j->D, snd_at(j->x, at, j->size), snd_at(j->y, at, j->size), &j->a[i], &j->b[i]);
+    j->rowcos(snd_cut_end(&j->cut, i) - r0, j->D, snd_at(j->x, at, j->size), snd_at(j->y, at, j->size), &j->a[i],
+              &j->b[i]);
 }
 
 void snd_k_rowcos(int th, snd_dtype t, int64_t R, int64_t D, const void *x, const void *y, double *cos, double *ratio) {
     *cos = *ratio = NAN;
     if (R <= 0 || D <= 0) return;
-    stat_job j = {.R = R, .D = D, .cut = snd_cut_rows(R, D), .size = snd_k_size(t), .x = x, .y = y,
+    stat_job j = {.R = R,
+                  .D = D,
+                  .cut = snd_cut_rows(R, D),
+                  .size = snd_k_size(t),
+                  .x = x,
+                  .y = y,
                   .rowcos = SND_PICK(rowcos, t)};
     snd_parallel(th, j.cut.tasks, rowcos_task, &j);
     *cos = snd_tree_sum(j.a, j.cut.tasks) / (double)R;
@@ -160,7 +174,10 @@ double snd_k_underflow_share(int th, snd_dtype t, int64_t n, const void *x, int 
     if (n <= 0) return 0;
     // half of the smallest subnormal (2^-24 and 2^-133) rounds to even, that is to zero
     const int log2_limit = target == SND_F16 ? -25 : -134;
-    stat_job j = {.cut = snd_cut_make(n, 32768, 64), .size = snd_k_size(t), .x = x, .below = SND_PICK(count_below, t),
+    stat_job j = {.cut = snd_cut_make(n, 32768, 64),
+                  .size = snd_k_size(t),
+                  .x = x,
+                  .below = SND_PICK(count_below, t),
                   .limit = ldexp(1.0, log2_limit - e)};
     snd_parallel(th, j.cut.tasks, below_task, &j);
     return snd_tree_sum(j.a, j.cut.tasks) / (double)n;

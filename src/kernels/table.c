@@ -24,10 +24,12 @@ static const char *const family_name[SND_KF_COUNT] = {
 
 static const char *const isa_name[] = {"none", "base", "avx2", "avx512"};
 
-static _Atomic int isa_limit;   // test hook
-static _Atomic int isa_best;    // 0: not asked yet
+static _Atomic int isa_limit; // test hook
+static _Atomic int isa_best;  // 0: not asked yet
 
-void snd_k_limit_isa(snd_isa isa) { atomic_store_explicit(&isa_limit, (int)isa, memory_order_relaxed); }
+void snd_k_limit_isa(snd_isa isa) {
+    atomic_store_explicit(&isa_limit, (int)isa, memory_order_relaxed);
+}
 
 static int isa_now(void) {
     int best = atomic_load_explicit(&isa_best, memory_order_relaxed);
@@ -45,7 +47,9 @@ snd_kfn_any *snd_k_pick(snd_kfamily f, snd_dtype t) {
 }
 
 // Rows are numbered family by family, then instruction set, then type.
-int snd_k_row_count(void) { return (SND_KF_COUNT - 1) * 6; }
+int snd_k_row_count(void) {
+    return (SND_KF_COUNT - 1) * 6;
+}
 
 const snd_krow *snd_k_row_at(int i) {
     static _Thread_local snd_krow row;
@@ -57,7 +61,9 @@ const snd_krow *snd_k_row_at(int i) {
     return &row;
 }
 
-bool snd_k_row_chosen(int i) { return 1 + i % 6 / 2 == isa_now(); }
+bool snd_k_row_chosen(int i) {
+    return 1 + i % 6 / 2 == isa_now();
+}
 
 // ---- cutting work -------------------------------------------------------------------------------------------------------
 

@@ -76,8 +76,10 @@ static void run(snd_run *r) {
     const void *b = r->n->in[2] ? snd_in_plain(r, 2, var + 2 * D) : NULL;
     const double eps = snd_eps_for(a->f[0], 2, x->e);
     snd_k_batch_fwd(r->threads, r->t, R, D, eps, a->f[1], x->p, g, b, snd_out(r, 0)->p, rstd + D, rstd, var);
-    if (snd_eps_rules(r->t, a->f[0], 2, x->e)) run_linear_limit(r, R, D, g, b);
-    else snd_out_done(r, 0, 0, -1);
+    if (snd_eps_rules(r->t, a->f[0], 2, x->e))
+        run_linear_limit(r, R, D, g, b);
+    else
+        snd_out_done(r, 0, 0, -1);
     if (r->n->in[3]) update_running(r, D, rstd + D, var, var + D);
 }
 
@@ -93,13 +95,30 @@ static void grad(snd_graph *g, const snd_node *n, const snd_id *dout, const bool
 }
 
 static const snd_op_case cases[] = {
-    {.label = "gain and bias", .n_in = 5, .in = {{2, {5, 4}}, {1, {4}}, {1, {4}}, {1, {4}}, {1, {4}}}, .absent = 24, .attr = {.f = {1e-2, 0, 0.1}}},
-    {.label = "gain 1 + w", .n_in = 5, .in = {{3, {2, 3, 4}}, {1, {4}}, {1, {4}}, {1, {4}}, {1, {4}}}, .absent = 24, .attr = {.f = {1e-5, 1, 0.1}}},
-    {.label = "bare", .n_in = 5, .in = {{2, {5, 4}}, {1, {4}}, {1, {4}}, {1, {4}}, {1, {4}}}, .absent = 30, .attr = {.f = {1e-5, 0, 0.1}}},
+    {.label = "gain and bias",
+     .n_in = 5,
+     .in = {{2, {5, 4}}, {1, {4}}, {1, {4}}, {1, {4}}, {1, {4}}},
+     .absent = 24,
+     .attr = {.f = {1e-2, 0, 0.1}}},
+    {.label = "gain 1 + w",
+     .n_in = 5,
+     .in = {{3, {2, 3, 4}}, {1, {4}}, {1, {4}}, {1, {4}}, {1, {4}}},
+     .absent = 24,
+     .attr = {.f = {1e-5, 1, 0.1}}},
+    {.label = "bare",
+     .n_in = 5,
+     .in = {{2, {5, 4}}, {1, {4}}, {1, {4}}, {1, {4}}, {1, {4}}},
+     .absent = 30,
+     .attr = {.f = {1e-5, 0, 0.1}}},
 };
 
-const snd_op_info snd_op_batchnorm = {.name = "batchnorm", .shape = shape, .run = run, .grad = grad, .scratch = scratch,
-                                      .cost = snd_cost_some, SND_CASES(cases)};
+const snd_op_info snd_op_batchnorm = {.name = "batchnorm",
+                                      .shape = shape,
+                                      .run = run,
+                                      .grad = grad,
+                                      .scratch = scratch,
+                                      .cost = snd_cost_some,
+                                      SND_CASES(cases)};
 
 snd_id snd_g_batchnorm(snd_graph *g, snd_id x, snd_id gain, snd_id bias, double eps, bool plus1, snd_id running_mean,
                        snd_id running_var, double momentum, snd_id *new_mean, snd_id *new_var) {
@@ -170,8 +189,10 @@ static void bwd_run(snd_run *r) {
     const bool limit = snd_eps_rules(r->t, a->f[0], 2, x->e);
     const int64_t edy = dy->e, ex = x->e;
     const double eps = snd_eps_for(a->f[0], 2, ex);
-    if (limit) bwd_linear_limit(r, R, D, g, dx, dg, db);
-    else snd_k_batch_bwd(r->threads, r->t, R, D, eps, a->f[1], dy->p, x->p, g, rstd + D, rstd, dx, dg, db);
+    if (limit)
+        bwd_linear_limit(r, R, D, g, dx, dg, db);
+    else
+        snd_k_batch_bwd(r->threads, r->t, R, D, eps, a->f[1], dy->p, x->p, g, rstd + D, rstd, dx, dg, db);
     if (dx) snd_out_done(r, kx, limit ? edy : edy - ex, -1);
     if (dg) snd_out_done(r, kg, limit ? edy + ex : edy, -1);
     if (db) snd_out_done(r, kb, edy, -1);
@@ -183,5 +204,5 @@ static size_t bwd_scratch(const snd_graph *g, const snd_node *n) {
     return (size_t)D * sizeof(double);
 }
 
-const snd_op_info snd_op_batchnorm_bwd = {.name = "batchnorm_bwd", .shape = bwd_shape, .run = bwd_run,
-                                          .scratch = bwd_scratch, .cost = snd_cost_some};
+const snd_op_info snd_op_batchnorm_bwd = {
+    .name = "batchnorm_bwd", .shape = bwd_shape, .run = bwd_run, .scratch = bwd_scratch, .cost = snd_cost_some};

@@ -5,7 +5,9 @@
 #include <math.h>
 #include <string.h>
 
-static int64_t last(snd_shape s) { return s.nd > 0 ? s.dim[s.nd - 1] : 1; }
+static int64_t last(snd_shape s) {
+    return s.nd > 0 ? s.dim[s.nd - 1] : 1;
+}
 
 static snd_shape with_last(snd_shape s, int64_t n) {
     if (s.nd > 0) s.dim[s.nd - 1] = n;
@@ -13,8 +15,8 @@ static snd_shape with_last(snd_shape s, int64_t n) {
 }
 
 // dst[row][at ..] = src[row][from ..], n numbers a row.
-static void copy_columns(size_t size, int64_t R, const void *src, int64_t ld_src, int64_t from, void *dst, int64_t ld_dst,
-                         int64_t at, int64_t n) {
+static void copy_columns(size_t size, int64_t R, const void *src, int64_t ld_src, int64_t from, void *dst,
+                         int64_t ld_dst, int64_t at, int64_t n) {
     for (int64_t i = 0; i < R; i++) {
         memcpy((char *)dst + (size_t)(i * ld_dst + at) * size, (const char *)src + (size_t)(i * ld_src + from) * size,
                (size_t)n * size);
@@ -84,8 +86,12 @@ static const snd_op_case concat_cases[] = {
     {.label = "numbers per token", .n_in = 3, .in = {{3, {2, 3, 1}}, {3, {2, 3, 1}}, {3, {2, 3, 1}}}},
     {.label = "one", .n_in = 1, .in = {{1, {3}}}},
 };
-const snd_op_info snd_op_concat = {.name = "concat", .shape = concat_shape, .run = concat_run, .grad = concat_grad,
-                                   .cost = snd_cost_few, SND_CASES(concat_cases)};
+const snd_op_info snd_op_concat = {.name = "concat",
+                                   .shape = concat_shape,
+                                   .run = concat_run,
+                                   .grad = concat_grad,
+                                   .cost = snd_cost_few,
+                                   SND_CASES(concat_cases)};
 
 snd_id snd_g_concat(snd_graph *g, const snd_id *x, int n) {
     for (int k = 0; k < n; k++) {
@@ -102,7 +108,8 @@ static sonde_status slice_shape(const snd_graph *g, snd_node *n, snd_shape *out,
     const snd_shape x = snd_shape_of(g, n->in[0]);
     const int64_t first = n->attr.i[0], len = n->attr.i[1];
     SND_FAIL_IF(x.nd < 1 || first < 0 || len < 1 || first + len > last(x), SONDE_ESHAPE,
-                "columns %lld to %lld of shape %s", (long long)first, (long long)(first + len - 1), snd_shape_text(x, a));
+                "columns %lld to %lld of shape %s", (long long)first, (long long)(first + len - 1),
+                snd_shape_text(x, a));
     *out = with_last(x, len);
     return SONDE_OK;
 }
@@ -124,7 +131,8 @@ static void slice_grad(snd_graph *g, const snd_node *n, const snd_id *dout, cons
 static sonde_status pad_shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_dtype *dtype) {
     (void)dtype;
     const snd_shape x = snd_shape_of(g, n->in[0]);
-    SND_FAIL_IF(n->attr.i[0] < 0 || n->attr.i[0] + last(x) > n->attr.i[1], SONDE_ESHAPE, "columns beyond the padded width");
+    SND_FAIL_IF(n->attr.i[0] < 0 || n->attr.i[0] + last(x) > n->attr.i[1], SONDE_ESHAPE,
+                "columns beyond the padded width");
     *out = with_last(x, n->attr.i[1]);
     return SONDE_OK;
 }
@@ -150,10 +158,14 @@ static const snd_op_case slice_cases[] = {
 };
 static const snd_op_case pad_cases[] = {{.label = "middle", .n_in = 1, .in = {{2, {3, 2}}}, .attr = {.i = {2, 5}}}};
 
-const snd_op_info snd_op_slice = {.name = "slice", .shape = slice_shape, .run = slice_run, .grad = slice_grad,
-                                  .cost = snd_cost_few, SND_CASES(slice_cases)};
-const snd_op_info snd_op_pad = {.name = "pad", .shape = pad_shape, .run = pad_run, .grad = pad_grad, .cost = snd_cost_few,
-                                SND_CASES(pad_cases)};
+const snd_op_info snd_op_slice = {.name = "slice",
+                                  .shape = slice_shape,
+                                  .run = slice_run,
+                                  .grad = slice_grad,
+                                  .cost = snd_cost_few,
+                                  SND_CASES(slice_cases)};
+const snd_op_info snd_op_pad = {
+    .name = "pad", .shape = pad_shape, .run = pad_run, .grad = pad_grad, .cost = snd_cost_few, SND_CASES(pad_cases)};
 
 snd_id snd_g_slice(snd_graph *g, snd_id x, int64_t first, int64_t n) {
     if (!x) return 0;

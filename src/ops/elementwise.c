@@ -19,11 +19,13 @@ static snd_bcast grid_of(const snd_oprun *r, int x, int y, snd_shape out) {
 
 static double binary(const snd_oprun *r, snd_kbin op, double a, double b) {
     const snd_bcast s = grid_of(r, 0, 1, snd_out_shape(r, 0));
-    return snd_k_binary(r->threads, r->t, op, s.dim, a, snd_in(r, 0)->p, s.sx, b, snd_in(r, 1)->p, s.sy, snd_out(r, 0)->p);
+    return snd_k_binary(r->threads, r->t, op, s.dim, a, snd_in(r, 0)->p, s.sx, b, snd_in(r, 1)->p, s.sy,
+                        snd_out(r, 0)->p);
 }
 
 static int64_t align(const snd_oprun *r, double *a, double *b) {
-    return snd_align(r, snd_in(r, 0), snd_shape_size(snd_in_shape(r, 0)), snd_in(r, 1), snd_shape_size(snd_in_shape(r, 1)), a, b);
+    return snd_align(r, snd_in(r, 0), snd_shape_size(snd_in_shape(r, 0)), snd_in(r, 1),
+                     snd_shape_size(snd_in_shape(r, 1)), a, b);
 }
 
 // A factor that the type may not hold is split into a moderate one and an exponent.
@@ -42,7 +44,9 @@ static void lin_run(snd_oprun *r) {
     snd_out_done(r, 0, e, binary(r, SND_KBIN_ADD, a, b));
 }
 
-static snd_id times(snd_graph *g, double a, snd_id d) { return a == 1 ? d : snd_g_affine(g, a, d, 0); }
+static snd_id times(snd_graph *g, double a, snd_id d) {
+    return a == 1 ? d : snd_g_affine(g, a, d, 0);
+}
 
 static void lin_grad(snd_graph *g, const snd_node *n, const snd_id *dout, const bool *need, snd_id *din) {
     for (int k = 0; k < 2; k++) {
@@ -51,7 +55,12 @@ static void lin_grad(snd_graph *g, const snd_node *n, const snd_id *dout, const 
 }
 
 #define TWO(A, B) .n_in = 2, .in = {A, B}
-#define S(...) {sizeof((int[]){__VA_ARGS__}) / sizeof(int), {__VA_ARGS__}}
+#define S(...)                                                                                                         \
+    {                                                                                                                  \
+        sizeof((int[]){__VA_ARGS__}) / sizeof(int), {                                                                  \
+            __VA_ARGS__                                                                                                \
+        }                                                                                                              \
+    }
 
 static const snd_op_case lin_cases[] = {
     {.label = "same shape", TWO(S(3, 4), S(3, 4)), .attr = {.f = {0.7, -1.3}}},
@@ -65,8 +74,13 @@ static const snd_op_case lin_cases[] = {
     {.label = "scalars", TWO(S(1), S(1)), .attr = {.f = {1, 1}}},
 };
 
-const snd_op_info snd_op_lin = {.name = "lin", .shape = snd_bcast_shape, .run = lin_run, .grad = lin_grad,
-                                .inplace = snd_bcast_inplace, .cost = snd_cost_few, SND_CASES(lin_cases)};
+const snd_op_info snd_op_lin = {.name = "lin",
+                                .shape = snd_bcast_shape,
+                                .run = lin_run,
+                                .grad = lin_grad,
+                                .inplace = snd_bcast_inplace,
+                                .cost = snd_cost_few,
+                                SND_CASES(lin_cases)};
 
 static snd_id two(snd_graph *g, int op, double a, double b, snd_id x, snd_id y) {
     if (!x || !y) return 0;
@@ -74,8 +88,12 @@ static snd_id two(snd_graph *g, int op, double a, double b, snd_id x, snd_id y) 
     return snd_g_op(g, op, (snd_id[]){x, y}, 2, &attr, NULL);
 }
 
-snd_id snd_g_lin(snd_graph *g, double a, snd_id x, double b, snd_id y) { return two(g, SND_OP_LIN, a, b, x, y); }
-snd_id snd_g_sum_values(snd_graph *g, snd_id a, snd_id b) { return snd_g_lin(g, 1, a, 1, b); }
+snd_id snd_g_lin(snd_graph *g, double a, snd_id x, double b, snd_id y) {
+    return two(g, SND_OP_LIN, a, b, x, y);
+}
+snd_id snd_g_sum_values(snd_graph *g, snd_id a, snd_id b) {
+    return snd_g_lin(g, 1, a, 1, b);
+}
 
 // ---- mul, div ------------------------------------------------------------------------------------------------------------------
 
@@ -123,15 +141,33 @@ static const snd_op_case div_cases[] = {
     {.label = "row by vector", TWO(S(3, 1), S(4)), .attr = {.f = {-1}}, .lo = 0.5, .hi = 2},
 };
 
-const snd_op_info snd_op_mul = {.name = "mul", .shape = snd_bcast_shape, .run = mul_run, .grad = mul_grad,
-                                .inplace = snd_bcast_inplace, .cost = snd_cost_few, SND_CASES(mul_cases)};
-const snd_op_info snd_op_div = {.name = "div", .shape = snd_bcast_shape, .run = div_run, .grad = div_grad,
-                                .inplace = snd_bcast_inplace, .cost = snd_cost_few, SND_CASES(div_cases)};
+const snd_op_info snd_op_mul = {.name = "mul",
+                                .shape = snd_bcast_shape,
+                                .run = mul_run,
+                                .grad = mul_grad,
+                                .inplace = snd_bcast_inplace,
+                                .cost = snd_cost_few,
+                                SND_CASES(mul_cases)};
+const snd_op_info snd_op_div = {.name = "div",
+                                .shape = snd_bcast_shape,
+                                .run = div_run,
+                                .grad = div_grad,
+                                .inplace = snd_bcast_inplace,
+                                .cost = snd_cost_few,
+                                SND_CASES(div_cases)};
 
-snd_id snd_g_mul_by(snd_graph *g, double a, snd_id x, snd_id y) { return two(g, SND_OP_MUL, a, 0, x, y); }
-snd_id snd_g_div_by(snd_graph *g, double a, snd_id x, snd_id y) { return two(g, SND_OP_DIV, a, 0, x, y); }
-snd_id snd_g_mul(snd_graph *g, snd_id x, snd_id y) { return snd_g_mul_by(g, 1, x, y); }
-snd_id snd_g_div(snd_graph *g, snd_id x, snd_id y) { return snd_g_div_by(g, 1, x, y); }
+snd_id snd_g_mul_by(snd_graph *g, double a, snd_id x, snd_id y) {
+    return two(g, SND_OP_MUL, a, 0, x, y);
+}
+snd_id snd_g_div_by(snd_graph *g, double a, snd_id x, snd_id y) {
+    return two(g, SND_OP_DIV, a, 0, x, y);
+}
+snd_id snd_g_mul(snd_graph *g, snd_id x, snd_id y) {
+    return snd_g_mul_by(g, 1, x, y);
+}
+snd_id snd_g_div(snd_graph *g, snd_id x, snd_id y) {
+    return snd_g_div_by(g, 1, x, y);
+}
 
 // ---- min, max -------------------------------------------------------------------------------------------------------------------
 
@@ -174,15 +210,29 @@ static const snd_op_case minmax_cases[] = {
     {.label = "row and column", TWO(S(3, 1), S(4))},
 };
 
-const snd_op_info snd_op_min = {.name = "min", .shape = snd_bcast_shape, .run = minmax_run, .grad = minmax_grad,
-                                .inplace = snd_bcast_inplace, .cost = snd_cost_few, SND_CASES(minmax_cases)};
-const snd_op_info snd_op_max = {.name = "max", .shape = snd_bcast_shape, .run = minmax_run, .grad = minmax_grad,
-                                .inplace = snd_bcast_inplace, .cost = snd_cost_few, SND_CASES(minmax_cases)};
-const snd_op_info snd_op_minmax_bwd = {.name = "minmax_bwd", .shape = like_third, .run = minmax_bwd_run,
-                                       .cost = snd_cost_few};
+const snd_op_info snd_op_min = {.name = "min",
+                                .shape = snd_bcast_shape,
+                                .run = minmax_run,
+                                .grad = minmax_grad,
+                                .inplace = snd_bcast_inplace,
+                                .cost = snd_cost_few,
+                                SND_CASES(minmax_cases)};
+const snd_op_info snd_op_max = {.name = "max",
+                                .shape = snd_bcast_shape,
+                                .run = minmax_run,
+                                .grad = minmax_grad,
+                                .inplace = snd_bcast_inplace,
+                                .cost = snd_cost_few,
+                                SND_CASES(minmax_cases)};
+const snd_op_info snd_op_minmax_bwd = {
+    .name = "minmax_bwd", .shape = like_third, .run = minmax_bwd_run, .cost = snd_cost_few};
 
-snd_id snd_g_min(snd_graph *g, snd_id x, snd_id y) { return two(g, SND_OP_MIN, 1, 1, x, y); }
-snd_id snd_g_max(snd_graph *g, snd_id x, snd_id y) { return two(g, SND_OP_MAX, 1, 1, x, y); }
+snd_id snd_g_min(snd_graph *g, snd_id x, snd_id y) {
+    return two(g, SND_OP_MIN, 1, 1, x, y);
+}
+snd_id snd_g_max(snd_graph *g, snd_id x, snd_id y) {
+    return two(g, SND_OP_MAX, 1, 1, x, y);
+}
 
 // ---- affine ----------------------------------------------------------------------------------------------------------------------
 
@@ -212,8 +262,13 @@ static const snd_op_case affine_cases[] = {
     {.label = "both", .n_in = 1, .in = {S(7)}, .attr = {.f = {0.01, -3}}},
 };
 
-const snd_op_info snd_op_affine = {.name = "affine", .shape = snd_same_shape, .run = affine_run, .grad = affine_grad,
-                                   .inplace = snd_inplace_first, .cost = snd_cost_few, SND_CASES(affine_cases)};
+const snd_op_info snd_op_affine = {.name = "affine",
+                                   .shape = snd_same_shape,
+                                   .run = affine_run,
+                                   .grad = affine_grad,
+                                   .inplace = snd_inplace_first,
+                                   .cost = snd_cost_few,
+                                   SND_CASES(affine_cases)};
 
 snd_id snd_g_affine(snd_graph *g, double a, snd_id x, double b) {
     if (!x) return 0;

@@ -12,7 +12,8 @@ static bool add_norm_fits(const snd_graph *g, const snd_node *first, const snd_n
     return port == 0 && D > 1;
 }
 
-static void add_norm_merge(const snd_graph *g, const snd_node *first, const snd_node *second, int port, snd_node *fused) {
+static void add_norm_merge(const snd_graph *g, const snd_node *first, const snd_node *second, int port,
+                           snd_node *fused) {
     (void)g;
     (void)port;
     memcpy(fused->in, (snd_id[]){first->in[0], first->in[1], second->in[1], second->in[2]}, 4 * sizeof(snd_id));
@@ -35,7 +36,8 @@ static bool linear_bias_fits(const snd_graph *g, const snd_node *first, const sn
            snd_shape_same(y, snd_shape_of(g, second->out[0]));
 }
 
-static void linear_bias_merge(const snd_graph *g, const snd_node *first, const snd_node *second, int port, snd_node *fused) {
+static void linear_bias_merge(const snd_graph *g, const snd_node *first, const snd_node *second, int port,
+                              snd_node *fused) {
     (void)g;
     memcpy(fused->in, (snd_id[]){first->in[0], first->in[1], second->in[1 - port]}, 3 * sizeof(snd_id));
     fused->n_in = 3;
@@ -45,8 +47,13 @@ static void linear_bias_merge(const snd_graph *g, const snd_node *first, const s
 
 static const snd_fusion rows[] = {
 #define SND_FUSION_ROW(row, a, b, ab, stays)                                                                           \
-    {.name = #row, .first = SND_OP_##a, .second = SND_OP_##b, .fused = SND_OP_##ab, .fits = row##_fits,                \
-     .merge = row##_merge, .keeps_middle = stays},
+    {.name = #row,                                                                                                     \
+     .first = SND_OP_##a,                                                                                              \
+     .second = SND_OP_##b,                                                                                             \
+     .fused = SND_OP_##ab,                                                                                             \
+     .fits = row##_fits,                                                                                               \
+     .merge = row##_merge,                                                                                             \
+     .keeps_middle = stays},
 #include "ops/fusions.def"
 #undef SND_FUSION_ROW
 };

@@ -26,8 +26,8 @@ static void linear_run(snd_oprun *r) {
     if (r->n->n_in < 3) return;
     double a = 1, c = 1;
     const int64_t e = snd_align(r, y, R * n, snd_in(r, 2), n, &a, &c);
-    const double amax = snd_k_binary(r->threads, r->t, SND_KBIN_ADD, (int64_t[]){1, R, n}, a, y->p, (int64_t[]){0, n, 1}, c,
-                                     snd_in(r, 2)->p, (int64_t[]){0, 0, 1}, y->p);
+    const double amax = snd_k_binary(r->threads, r->t, SND_KBIN_ADD, (int64_t[]){1, R, n}, a, y->p,
+                                     (int64_t[]){0, n, 1}, c, snd_in(r, 2)->p, (int64_t[]){0, 0, 1}, y->p);
     snd_out_done(r, 0, e, amax);
 }
 
@@ -55,8 +55,12 @@ static const snd_op_case linear_cases[] = {
     {.label = "70x65 by 33", .n_in = 2, .in = {{2, {70, 65}}, {2, {33, 65}}}},
 };
 
-const snd_op_info snd_op_linear = {.name = "linear", .shape = linear_shape, .run = linear_run, .grad = linear_grad,
-                                   .cost = product_cost, SND_CASES(linear_cases)};
+const snd_op_info snd_op_linear = {.name = "linear",
+                                   .shape = linear_shape,
+                                   .run = linear_run,
+                                   .grad = linear_grad,
+                                   .cost = product_cost,
+                                   SND_CASES(linear_cases)};
 
 snd_id snd_g_linear(snd_graph *g, snd_id x, snd_id w) {
     return x && w ? snd_g_op(g, SND_OP_LINEAR, (snd_id[]){x, w}, 2, NULL, NULL) : 0;
@@ -92,8 +96,8 @@ static void dx_grad(snd_graph *g, const snd_node *n, const snd_id *dout, const b
 
 static const snd_op_case dx_cases[] = {{.label = "5x3 by 3x4", .n_in = 2, .in = {{2, {5, 3}}, {2, {3, 4}}}}};
 
-const snd_op_info snd_op_linear_dx = {.name = "linear_dx", .shape = dx_shape, .run = dx_run, .grad = dx_grad,
-                                      .cost = product_cost, SND_CASES(dx_cases)};
+const snd_op_info snd_op_linear_dx = {
+    .name = "linear_dx", .shape = dx_shape, .run = dx_run, .grad = dx_grad, .cost = product_cost, SND_CASES(dx_cases)};
 
 // ---- dW = dyᵀ x ----------------------------------------------------------------------------------------------------------------
 
@@ -104,8 +108,8 @@ static sonde_status dw_shape(const snd_graph *g, snd_node *n, snd_shape *out, sn
     const snd_shape dy = snd_shape_of(g, n->in[0]), x = snd_shape_of(g, n->in[1]);
     snd_rows(dy, &R, &no);
     snd_rows(x, &R2, &k);
-    SND_FAIL_IF(R != R2, SONDE_ESHAPE, "gradient of shape %s and input of shape %s differ in rows", snd_shape_text(dy, a),
-                snd_shape_text(x, b));
+    SND_FAIL_IF(R != R2, SONDE_ESHAPE, "gradient of shape %s and input of shape %s differ in rows",
+                snd_shape_text(dy, a), snd_shape_text(x, b));
     *out = SND_SHAPE(no, k);
     return SONDE_OK;
 }
@@ -121,5 +125,5 @@ static void dw_run(snd_oprun *r) {
 
 static const snd_op_case dw_cases[] = {{.label = "5x3, 5x4", .n_in = 2, .in = {{2, {5, 3}}, {2, {5, 4}}}}};
 
-const snd_op_info snd_op_linear_dw = {.name = "linear_dw", .shape = dw_shape, .run = dw_run, .cost = product_cost,
-                                      SND_CASES(dw_cases)};
+const snd_op_info snd_op_linear_dw = {
+    .name = "linear_dw", .shape = dw_shape, .run = dw_run, .cost = product_cost, SND_CASES(dw_cases)};

@@ -10,10 +10,14 @@
 #include <math.h>
 #include <string.h>
 
-enum { DX = 1, DG = 2, DB = 4 };   // i[1] of the backward op: which outputs, in this order
+enum { DX = 1, DG = 2, DB = 4 }; // i[1] of the backward op: which outputs, in this order
 
-static snd_knorm kind_of(const snd_attr *a) { return (snd_knorm)a->i[0]; }
-static int power_of(const snd_attr *a) { return kind_of(a) == SND_KNORM_UNIT ? 1 : 2; }
+static snd_knorm kind_of(const snd_attr *a) {
+    return (snd_knorm)a->i[0];
+}
+static int power_of(const snd_attr *a) {
+    return kind_of(a) == SND_KNORM_UNIT ? 1 : 2;
+}
 
 static sonde_status norm_shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_dtype *dtype) {
     char a[160], b[160];
@@ -64,8 +68,10 @@ static void norm_of(const snd_run *r, const snd_rv *x, int64_t R, int64_t D, int
     const double eps = snd_eps_for(a->f[0], power_of(a), x->e);
     void *y = snd_out(r, k_out)->p;
     snd_k_norm_fwd(r->threads, r->t, kind_of(a), R, D, eps, a->f[1], a->f[2], x->p, g, b, y, m, rstd);
-    if (snd_eps_rules(r->t, a->f[0], power_of(a), x->e)) run_linear_limit(r, x, R, D, g, b, m, rstd, k_out);
-    else snd_out_done(r, k_out, 0, -1);
+    if (snd_eps_rules(r->t, a->f[0], power_of(a), x->e))
+        run_linear_limit(r, x, R, D, g, b, m, rstd, k_out);
+    else
+        snd_out_done(r, k_out, 0, -1);
 }
 
 static void norm_run(snd_run *r) {
@@ -103,23 +109,47 @@ static void norm_grad(snd_graph *g, const snd_node *n, const snd_id *dout, const
     memcpy(din, d, sizeof d);
 }
 
-#define NORM_CASE(l, k, gain0, gadd, ...) \
-    {.label = l, .n_in = 3, .in = {__VA_ARGS__, {1, {6}}, {1, {6}}}, .attr = {.f = {1e-2, gain0, gadd}, .i = {k}}}
+#define NORM_CASE(l, k, gain0, gadd, ...)                                                                              \
+    {                                                                                                                  \
+        .label = l, .n_in = 3, .in = {__VA_ARGS__, {1, {6}}, {1, {6}}}, .attr = {.f = {1e-2, gain0, gadd}, .i = {k} }  \
+    }
 static const snd_op_case norm_cases[] = {
     NORM_CASE("layer", SND_KNORM_LAYER, 0, 0, {2, {4, 6}}),
     NORM_CASE("layer with gain 1 + w", SND_KNORM_LAYER, 0, 1, {3, {2, 3, 6}}),
     NORM_CASE("rms", SND_KNORM_RMS, 0, 0, {2, {4, 6}}),
     NORM_CASE("rms of a vector", SND_KNORM_RMS, 0, 0, {1, {6}}),
-    {.label = "layer without bias", .n_in = 3, .in = {{2, {4, 6}}, {1, {6}}, {1, {6}}}, .absent = 4, .attr = {.f = {1e-5}, .i = {SND_KNORM_LAYER}}},
-    {.label = "rms alone", .n_in = 3, .in = {{2, {4, 6}}, {1, {6}}, {1, {6}}}, .absent = 6, .attr = {.f = {1e-5}, .i = {SND_KNORM_RMS}}},
-    {.label = "unit", .n_in = 3, .in = {{2, {4, 6}}, {1, {6}}, {1, {6}}}, .absent = 6, .attr = {.f = {1e-12, 1.5}, .i = {SND_KNORM_UNIT}}},
-    {.label = "unit, clamped", .n_in = 3, .in = {{2, {4, 6}}, {1, {6}}, {1, {6}}}, .absent = 6, .attr = {.f = {100, 1.5}, .i = {SND_KNORM_UNIT}}},
+    {.label = "layer without bias",
+     .n_in = 3,
+     .in = {{2, {4, 6}}, {1, {6}}, {1, {6}}},
+     .absent = 4,
+     .attr = {.f = {1e-5}, .i = {SND_KNORM_LAYER}}},
+    {.label = "rms alone",
+     .n_in = 3,
+     .in = {{2, {4, 6}}, {1, {6}}, {1, {6}}},
+     .absent = 6,
+     .attr = {.f = {1e-5}, .i = {SND_KNORM_RMS}}},
+    {.label = "unit",
+     .n_in = 3,
+     .in = {{2, {4, 6}}, {1, {6}}, {1, {6}}},
+     .absent = 6,
+     .attr = {.f = {1e-12, 1.5}, .i = {SND_KNORM_UNIT}}},
+    {.label = "unit, clamped",
+     .n_in = 3,
+     .in = {{2, {4, 6}}, {1, {6}}, {1, {6}}},
+     .absent = 6,
+     .attr = {.f = {100, 1.5}, .i = {SND_KNORM_UNIT}}},
 };
 
-const snd_op_info snd_op_norm = {.name = "norm", .shape = norm_shape, .run = norm_run, .grad = norm_grad,
-                                 .scratch = norm_scratch, .cost = snd_cost_some, SND_CASES(norm_cases)};
+const snd_op_info snd_op_norm = {.name = "norm",
+                                 .shape = norm_shape,
+                                 .run = norm_run,
+                                 .grad = norm_grad,
+                                 .scratch = norm_scratch,
+                                 .cost = snd_cost_some,
+                                 SND_CASES(norm_cases)};
 
-static snd_id norm(snd_graph *g, snd_knorm k, snd_id x, snd_id gain, snd_id bias, double eps, double gain0, double gadd) {
+static snd_id norm(snd_graph *g, snd_knorm k, snd_id x, snd_id gain, snd_id bias, double eps, double gain0,
+                   double gadd) {
     if (!x) return 0;
     const snd_attr a = {.f = {eps, gain0, gadd}, .i = {k}};
     return snd_g_op(g, SND_OP_NORM, (snd_id[]){x, gain, bias}, 3, &a, NULL);
@@ -131,7 +161,9 @@ snd_id snd_g_layernorm(snd_graph *g, snd_id x, snd_id gain, snd_id bias, double 
 snd_id snd_g_rmsnorm(snd_graph *g, snd_id x, snd_id gain, snd_id bias, double eps, bool plus1) {
     return norm(g, SND_KNORM_RMS, x, gain, bias, eps, 0, plus1);
 }
-snd_id snd_g_unit(snd_graph *g, snd_id x, double gain0) { return norm(g, SND_KNORM_UNIT, x, 0, 0, 1e-12, gain0, 0); }
+snd_id snd_g_unit(snd_graph *g, snd_id x, double gain0) {
+    return norm(g, SND_KNORM_UNIT, x, 0, 0, 1e-12, gain0, 0);
+}
 
 // ---- backward: in dy, x, g, r, m; out the wanted ones of dx, dg, db --------------------------------------------------------------
 
@@ -207,8 +239,12 @@ static size_t bwd_scratch(const snd_graph *g, const snd_node *n) {
     return (size_t)D * snd_dtype_size(snd_graph_dtype(g));
 }
 
-const snd_op_info snd_op_norm_bwd = {.name = "norm_bwd", .shape = bwd_shape, .run = bwd_run, .inplace = bwd_inplace,
-                                     .scratch = bwd_scratch, .cost = snd_cost_some};
+const snd_op_info snd_op_norm_bwd = {.name = "norm_bwd",
+                                     .shape = bwd_shape,
+                                     .run = bwd_run,
+                                     .inplace = bwd_inplace,
+                                     .scratch = bwd_scratch,
+                                     .cost = snd_cost_some};
 
 // ---- addnorm: s = a x + b y, z = norm(s).  in: x, y, g, b.  out: s, z, r, m.  f[3] = a, f[4] = b -----------------------------------
 
@@ -233,8 +269,8 @@ static void addnorm_run(snd_run *r) {
     (void)ok;
     const int64_t e = snd_align(r, snd_in(r, 0), snd_shape_size(snd_in_shape(r, 0)), snd_in(r, 1),
                                 snd_shape_size(snd_in_shape(r, 1)), &a, &b);
-    const double amax = snd_k_binary(r->threads, r->t, SND_KBIN_ADD, s.dim, a, snd_in(r, 0)->p, s.sx, b, snd_in(r, 1)->p,
-                                     s.sy, snd_out(r, 0)->p);
+    const double amax = snd_k_binary(r->threads, r->t, SND_KBIN_ADD, s.dim, a, snd_in(r, 0)->p, s.sx, b,
+                                     snd_in(r, 1)->p, s.sy, snd_out(r, 0)->p);
     snd_out_done(r, 0, e, amax);
     int64_t R, D;
     snd_rows(shape, &R, &D);
@@ -262,10 +298,22 @@ static size_t addnorm_scratch(const snd_graph *g, const snd_node *n) {
 }
 
 static const snd_op_case addnorm_cases[] = {
-    {.label = "layer", .n_in = 4, .in = {{2, {4, 6}}, {2, {4, 6}}, {1, {6}}, {1, {6}}}, .attr = {.f = {1e-2, 0, 0, 1, 1}, .i = {SND_KNORM_LAYER}}},
-    {.label = "rms, weighted", .n_in = 4, .in = {{2, {4, 6}}, {2, {4, 6}}, {1, {6}}, {1, {6}}}, .absent = 8, .attr = {.f = {1e-2, 0, 1, 0.7, -2}, .i = {SND_KNORM_RMS}}},
+    {.label = "layer",
+     .n_in = 4,
+     .in = {{2, {4, 6}}, {2, {4, 6}}, {1, {6}}, {1, {6}}},
+     .attr = {.f = {1e-2, 0, 0, 1, 1}, .i = {SND_KNORM_LAYER}}},
+    {.label = "rms, weighted",
+     .n_in = 4,
+     .in = {{2, {4, 6}}, {2, {4, 6}}, {1, {6}}, {1, {6}}},
+     .absent = 8,
+     .attr = {.f = {1e-2, 0, 1, 0.7, -2}, .i = {SND_KNORM_RMS}}},
 };
 
-const snd_op_info snd_op_addnorm = {.name = "addnorm", .shape = addnorm_shape, .run = addnorm_run, .grad = addnorm_grad,
-                                    .inplace = snd_bcast_inplace, .scratch = addnorm_scratch, .cost = snd_cost_some,
+const snd_op_info snd_op_addnorm = {.name = "addnorm",
+                                    .shape = addnorm_shape,
+                                    .run = addnorm_run,
+                                    .grad = addnorm_grad,
+                                    .inplace = snd_bcast_inplace,
+                                    .scratch = addnorm_scratch,
+                                    .cost = snd_cost_some,
                                     SND_CASES(addnorm_cases)};

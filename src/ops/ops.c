@@ -12,7 +12,9 @@ static const snd_op_info *const table[] = {
 #undef SND_OP_ROW
 };
 
-const snd_op_info *snd_op_info_at(int op) { return op > 0 && op < SND_OP_COUNT ? table[op] : NULL; }
+const snd_op_info *snd_op_info_at(int op) {
+    return op > 0 && op < SND_OP_COUNT ? table[op] : NULL;
+}
 
 int snd_op_find(const char *name) {
     for (int i = 1; i < SND_OP_COUNT; i++) {
@@ -23,12 +25,14 @@ int snd_op_find(const char *name) {
 
 // ---- broadcasting -------------------------------------------------------------------------------------------------------------
 
-static int64_t dim_at(snd_shape s, int from_right) { return from_right < s.nd ? s.dim[s.nd - 1 - from_right] : 1; }
+static int64_t dim_at(snd_shape s, int from_right) {
+    return from_right < s.nd ? s.dim[s.nd - 1 - from_right] : 1;
+}
 
 // Neighbouring dimensions in which the same operands extend are one dimension.
 bool snd_bcast_make(snd_shape x, snd_shape y, snd_shape out, snd_bcast *b) {
     int n = 0, kind = -1;
-    int64_t dim[3] = {1, 1, 1}, sx[3] = {0}, sy[3] = {0}, px = 1, py = 1;   // from the right
+    int64_t dim[3] = {1, 1, 1}, sx[3] = {0}, sy[3] = {0}, px = 1, py = 1; // from the right
     for (int i = 0; i < out.nd; i++) {
         const int64_t d = dim_at(out, i);
         if (d == 1) continue;
@@ -89,7 +93,9 @@ snd_id snd_mul_reduce(snd_graph *g, double a, snd_id d, snd_id y, snd_id like) {
 
 // ---- shape rules, places, costs --------------------------------------------------------------------------------------------------
 
-int64_t snd_size_of(const snd_graph *g, snd_id v) { return snd_shape_size(snd_shape_of(g, v)); }
+int64_t snd_size_of(const snd_graph *g, snd_id v) {
+    return snd_shape_size(snd_shape_of(g, v));
+}
 
 sonde_status snd_same_shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_dtype *dtype) {
     (void)dtype;

@@ -49,8 +49,8 @@ static const snd_op_case dot_cases[] = {
     {.label = "2x3x5", .n_in = 2, .in = {{3, {2, 3, 5}}, {3, {2, 3, 5}}}},
     {.label = "vectors", .n_in = 2, .in = {{1, {5}}, {1, {5}}}},
 };
-const snd_op_info snd_op_rowdot = {.name = "rowdot", .shape = dot_shape, .run = dot_run, .grad = dot_grad, .cost = row_cost,
-                                   SND_CASES(dot_cases)};
+const snd_op_info snd_op_rowdot = {
+    .name = "rowdot", .shape = dot_shape, .run = dot_run, .grad = dot_grad, .cost = row_cost, SND_CASES(dot_cases)};
 
 snd_id snd_g_rowdot(snd_graph *g, snd_id x, snd_id y) {
     if (!x || !y) return 0;
@@ -98,10 +98,12 @@ static const snd_op_case rms_cases[] = {
     {.label = "4x6", .n_in = 1, .in = {{2, {4, 6}}}},
     {.label = "2x3x5", .n_in = 1, .in = {{3, {2, 3, 5}}}},
 };
-const snd_op_info snd_op_rowrms = {.name = "rowrms", .shape = rms_shape, .run = rms_run, .grad = rms_grad, .cost = row_cost,
-                                   SND_CASES(rms_cases)};
+const snd_op_info snd_op_rowrms = {
+    .name = "rowrms", .shape = rms_shape, .run = rms_run, .grad = rms_grad, .cost = row_cost, SND_CASES(rms_cases)};
 
-snd_id snd_g_rowrms(snd_graph *g, snd_id x) { return x ? snd_g_op(g, SND_OP_ROWRMS, &x, 1, NULL, NULL) : 0; }
+snd_id snd_g_rowrms(snd_graph *g, snd_id x) {
+    return x ? snd_g_op(g, SND_OP_ROWRMS, &x, 1, NULL, NULL) : 0;
+}
 
 // in: do, x, o. The three exponents: x/o has that of x less that of o.
 static sonde_status rms_bwd_shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_dtype *dtype) {
@@ -123,11 +125,14 @@ static void rms_bwd_run(snd_run *r) {
     snd_out_done(r, 0, e, -1);
 }
 
-const snd_op_info snd_op_rowrms_bwd = {.name = "rowrms_bwd", .shape = rms_bwd_shape, .run = rms_bwd_run, .cost = snd_cost_few};
+const snd_op_info snd_op_rowrms_bwd = {
+    .name = "rowrms_bwd", .shape = rms_bwd_shape, .run = rms_bwd_run, .cost = snd_cost_few};
 
 // ---- sum_to, expand ------------------------------------------------------------------------------------------------------------
 
-static snd_shape target_of(const snd_node *n) { return snd_shape_make((int)n->attr.f[0], n->attr.i); }
+static snd_shape target_of(const snd_node *n) {
+    return snd_shape_make((int)n->attr.f[0], n->attr.i);
+}
 
 static sonde_status to_shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_dtype *dtype) {
     (void)dtype;
@@ -195,10 +200,14 @@ static const snd_op_case expand_cases[] = {
     {.label = "per row", .n_in = 1, .in = {{2, {3, 1}}}, .attr = {.f = {2}, .i = {3, 4}}},
     {.label = "per example", .n_in = 1, .in = {{3, {2, 1, 4}}}, .attr = {.f = {3}, .i = {2, 3, 4}}},
 };
-const snd_op_info snd_op_sum_to = {.name = "sum_to", .shape = to_shape, .run = sum_run, .grad = sum_grad, .cost = row_cost,
-                                   SND_CASES(sum_cases)};
-const snd_op_info snd_op_expand = {.name = "expand", .shape = to_shape, .run = expand_run, .grad = expand_grad,
-                                   .cost = snd_cost_few, SND_CASES(expand_cases)};
+const snd_op_info snd_op_sum_to = {
+    .name = "sum_to", .shape = to_shape, .run = sum_run, .grad = sum_grad, .cost = row_cost, SND_CASES(sum_cases)};
+const snd_op_info snd_op_expand = {.name = "expand",
+                                   .shape = to_shape,
+                                   .run = expand_run,
+                                   .grad = expand_grad,
+                                   .cost = snd_cost_few,
+                                   SND_CASES(expand_cases)};
 
 static snd_id to(snd_graph *g, int op, snd_id x, snd_shape s) {
     if (!x || snd_shape_same(snd_shape_of(g, x), s)) return x;
@@ -207,5 +216,9 @@ static snd_id to(snd_graph *g, int op, snd_id x, snd_shape s) {
     return snd_g_op(g, op, &x, 1, &a, NULL);
 }
 
-snd_id snd_g_sum_to(snd_graph *g, snd_id x, snd_shape s) { return to(g, SND_OP_SUM_TO, x, s); }
-snd_id snd_g_expand(snd_graph *g, snd_id x, snd_shape s) { return to(g, SND_OP_EXPAND, x, s); }
+snd_id snd_g_sum_to(snd_graph *g, snd_id x, snd_shape s) {
+    return to(g, SND_OP_SUM_TO, x, s);
+}
+snd_id snd_g_expand(snd_graph *g, snd_id x, snd_shape s) {
+    return to(g, SND_OP_EXPAND, x, s);
+}

@@ -42,12 +42,19 @@ static const snd_op_case softmax_cases[] = {
     {.label = "a vector", .n_in = 1, .in = {{1, {4}}}},
     {.label = "large numbers", .n_in = 1, .in = {{2, {2, 4}}}, .lo = 998, .hi = 1002},
 };
-const snd_op_info snd_op_softmax = {.name = "softmax", .shape = snd_same_shape, .run = softmax_run, .grad = softmax_grad,
-                                    .inplace = snd_inplace_first, .cost = snd_cost_some, SND_CASES(softmax_cases)};
-const snd_op_info snd_op_softmax_bwd = {.name = "softmax_bwd", .shape = snd_same_shape, .run = softmax_bwd_run,
-                                        .cost = snd_cost_some};
+const snd_op_info snd_op_softmax = {.name = "softmax",
+                                    .shape = snd_same_shape,
+                                    .run = softmax_run,
+                                    .grad = softmax_grad,
+                                    .inplace = snd_inplace_first,
+                                    .cost = snd_cost_some,
+                                    SND_CASES(softmax_cases)};
+const snd_op_info snd_op_softmax_bwd = {
+    .name = "softmax_bwd", .shape = snd_same_shape, .run = softmax_bwd_run, .cost = snd_cost_some};
 
-snd_id snd_g_softmax(snd_graph *g, snd_id x) { return x ? snd_g_op(g, SND_OP_SOFTMAX, &x, 1, NULL, NULL) : 0; }
+snd_id snd_g_softmax(snd_graph *g, snd_id x) {
+    return x ? snd_g_op(g, SND_OP_SOFTMAX, &x, 1, NULL, NULL) : 0;
+}
 
 // ---- wsum: in w, v_1 .. v_K --------------------------------------------------------------------------------------------------------
 
@@ -65,8 +72,8 @@ static sonde_status wsum_shape(const snd_graph *g, snd_node *n, snd_shape *out, 
     snd_shape rows = v;
     if (rows.nd > 0) rows.dim[rows.nd - 1] = K;
     const bool fits = (w.nd == 1 && w.dim[0] == K) || snd_shape_same(w, rows);
-    SND_FAIL_IF(!fits, SONDE_ESHAPE, "%d weights expected for values of shape %s, found shape %s", K, snd_shape_text(v, b),
-                snd_shape_text(w, a));
+    SND_FAIL_IF(!fits, SONDE_ESHAPE, "%d weights expected for values of shape %s, found shape %s", K,
+                snd_shape_text(v, b), snd_shape_text(w, a));
     n->attr.i[0] = w.nd > 1;
     *out = v;
     return SONDE_OK;
@@ -94,7 +101,8 @@ static void wsum_run(snd_run *r) {
         scale[k] = d > 0 ? 1 : ldexp(1, (int)d);
     }
     snd_rows(snd_out_shape(r, 0), &R, &D);
-    const double amax = snd_k_wsum(r->threads, r->t, R, D, K, snd_in(r, 0)->p, r->n->attr.i[0] != 0, scale, v, snd_out(r, 0)->p);
+    const double amax =
+        snd_k_wsum(r->threads, r->t, R, D, K, snd_in(r, 0)->p, r->n->attr.i[0] != 0, scale, v, snd_out(r, 0)->p);
     snd_out_done(r, 0, e + snd_in(r, 0)->e, amax);
 }
 
@@ -123,8 +131,13 @@ static const snd_op_case wsum_cases[] = {
 static void wsum_cost(const snd_graph *g, const snd_node *n, double *flops, double *bytes) {
     snd_cost_each(g, n, 2 * (n->n_in - 1), flops, bytes);
 }
-const snd_op_info snd_op_wsum = {.name = "wsum", .shape = wsum_shape, .run = wsum_run, .grad = wsum_grad,
-                                 .scratch = wsum_scratch, .cost = wsum_cost, SND_CASES(wsum_cases)};
+const snd_op_info snd_op_wsum = {.name = "wsum",
+                                 .shape = wsum_shape,
+                                 .run = wsum_run,
+                                 .grad = wsum_grad,
+                                 .scratch = wsum_scratch,
+                                 .cost = wsum_cost,
+                                 SND_CASES(wsum_cases)};
 
 snd_id snd_g_wsum(snd_graph *g, snd_id w, const snd_id *v, int k) {
     if (!w || snd_graph_status(g) != SONDE_OK) return 0;
@@ -160,8 +173,8 @@ static sonde_status xent_shape(const snd_graph *g, snd_node *n, snd_shape *out, 
 static void xent_run(snd_run *r) {
     int64_t R, V, used = 0;
     snd_rows(snd_in_shape(r, 0), &R, &V);
-    const double loss = snd_k_xent_fwd(r->threads, r->t, R, V, factor(r->t, snd_in(r, 0)->e), snd_in(r, 0)->p, snd_in(r, 1)->p,
-                                       IGNORED, snd_out(r, 1)->p, &used);
+    const double loss = snd_k_xent_fwd(r->threads, r->t, R, V, factor(r->t, snd_in(r, 0)->e), snd_in(r, 0)->p,
+                                       snd_in(r, 1)->p, IGNORED, snd_out(r, 1)->p, &used);
     *(double *)snd_out(r, 2)->p = (double)used;
     snd_out_store(r, 0, &loss, 1);
 }
@@ -185,7 +198,7 @@ static void xent_bwd_run(snd_run *r) {
     const snd_rv *d = snd_in(r, 0), *x = snd_in(r, 1);
     const double s = factor(r->t, x->e);
     snd_k_xent_bwd(r->threads, r->t, R, V, s, x->p, snd_in(r, 2)->p, IGNORED, snd_in(r, 3)->p,
-                   (int64_t)*(const double *)snd_in(r, 4)->p, snd_load(r->t, d->p, 0) / s, snd_out(r, 0)->p);
+                   (int64_t) * (const double *)snd_in(r, 4)->p, snd_load(r->t, d->p, 0) / s, snd_out(r, 0)->p);
     snd_out_done(r, 0, d->e, -1);
 }
 
@@ -193,9 +206,14 @@ static const snd_op_case xent_cases[] = {
     {.label = "6 rows, 5 classes", .n_in = 2, .in = {{2, {6, 5}}, {1, {6}}}, .target = 2, .classes = 5},
     {.label = "tokens", .n_in = 2, .in = {{3, {2, 3, 4}}, {2, {2, 3}}}, .target = 2, .classes = 4},
 };
-const snd_op_info snd_op_xent = {.name = "xent", .shape = xent_shape, .run = xent_run, .grad = xent_grad,
-                                 .cost = snd_cost_some, SND_CASES(xent_cases)};
-const snd_op_info snd_op_xent_bwd = {.name = "xent_bwd", .shape = xent_bwd_shape, .run = xent_bwd_run, .cost = snd_cost_some};
+const snd_op_info snd_op_xent = {.name = "xent",
+                                 .shape = xent_shape,
+                                 .run = xent_run,
+                                 .grad = xent_grad,
+                                 .cost = snd_cost_some,
+                                 SND_CASES(xent_cases)};
+const snd_op_info snd_op_xent_bwd = {
+    .name = "xent_bwd", .shape = xent_bwd_shape, .run = xent_bwd_run, .cost = snd_cost_some};
 
 snd_id snd_g_xent(snd_graph *g, snd_id logits, snd_id targets) {
     return logits && targets ? snd_g_op(g, SND_OP_XENT, (snd_id[]){logits, targets}, 2, NULL, NULL) : 0;

@@ -26,7 +26,9 @@ static sonde_status shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_d
     return SONDE_OK;
 }
 
-static int64_t rank_rows(int64_t R) { return R < RANK_ROWS ? R : RANK_ROWS; }
+static int64_t rank_rows(int64_t R) {
+    return R < RANK_ROWS ? R : RANK_ROWS;
+}
 
 static size_t scratch(const snd_graph *g, const snd_node *n) {
     if (!(n->attr.i[0] & SND_SM_RANK)) return 0;
@@ -43,7 +45,8 @@ static double effective_rank(const snd_run *r, int64_t R, int64_t D, const void 
     if (m == R) return snd_k_effective_rank(r->threads, r->t, R, D, x, work);
     char *rows = (char *)(work + m * D + m * m + 4 * m);
     const size_t bytes = (size_t)D * snd_dtype_size(r->t);
-    for (int64_t i = 0; i < m; i++) memcpy(rows + (size_t)i * bytes, (const char *)x + (size_t)(i * R / m) * bytes, bytes);
+    for (int64_t i = 0; i < m; i++)
+        memcpy(rows + (size_t)i * bytes, (const char *)x + (size_t)(i * R / m) * bytes, bytes);
     return snd_k_effective_rank(r->threads, r->t, m, D, rows, work);
 }
 

@@ -6,9 +6,13 @@
 
 #include <math.h>
 
-static snd_kfn fn_of(const snd_node *n) { return (snd_kfn)n->attr.i[0]; }
+static snd_kfn fn_of(const snd_node *n) {
+    return (snd_kfn)n->attr.i[0];
+}
 
-static bool homogeneous(snd_kfn f) { return f == SND_KFN_RELU || f == SND_KFN_ABS; }
+static bool homogeneous(snd_kfn f) {
+    return f == SND_KFN_RELU || f == SND_KFN_ABS;
+}
 
 static bool like_relu(snd_kfn f) {
     return f == SND_KFN_GELU || f == SND_KFN_GELU_TANH || f == SND_KFN_SILU || f == SND_KFN_SOFTPLUS;
@@ -27,7 +31,9 @@ static double slope_at_zero(snd_kfn f) {
 }
 
 // Beyond this exponent every number of the buffer is far out, or too small against the largest to matter.
-static int far_out(snd_dtype t) { return snd_safe_bits(t) + snd_mantissa(t); }
+static int far_out(snd_dtype t) {
+    return snd_safe_bits(t) + snd_mantissa(t);
+}
 
 static double factor_for(snd_dtype t, int64_t e) {
     const int64_t most = far_out(t);
@@ -75,10 +81,12 @@ static void unary_run(snd_oprun *r) {
     const snd_kfn f = fn_of(r->n);
     const int64_t n = snd_shape_size(snd_in_shape(r, 0));
     const snd_rv *x = snd_in(r, 0);
-    if (f == SND_KFN_EXP) run_exp(r, n);
+    if (f == SND_KFN_EXP)
+        run_exp(r, n);
     else if (x->e == 0 || homogeneous(f))
         snd_out_done(r, 0, x->e, snd_k_unary(r->threads, r->t, f, n, 1, x->p, snd_out(r, 0)->p));
-    else run_scaled(r, f, n);
+    else
+        run_scaled(r, f, n);
 }
 
 static void unary_grad(snd_graph *g, const snd_node *n, const snd_id *dout, const bool *need, snd_id *din) {
@@ -94,14 +102,20 @@ static void unary_grad(snd_graph *g, const snd_node *n, const snd_id *dout, cons
     din[0] = snd_g_op(g, SND_OP_UNARY_BWD, (snd_id[]){from, dy}, 2, &n->attr, NULL);
 }
 
-#define FN(f, l, h) {.label = #f, .n_in = 1, .in = {{2, {3, 5}}}, .attr = {.i = {SND_KFN_##f}}, .lo = (l), .hi = (h)}
+#define FN(f, l, h)                                                                                                    \
+    { .label = #f, .n_in = 1, .in = {{2, {3, 5}}}, .attr = {.i = {SND_KFN_##f}}, .lo = (l), .hi = (h) }
 static const snd_op_case unary_cases[] = {
-    FN(RELU, -2, 2), FN(GELU, -4, 4), FN(GELU_TANH, -4, 4), FN(SILU, -4, 4), FN(TANH, -2, 2), FN(SIGMOID, -4, 4),
-    FN(ERF, -2, 2), FN(EXP, -3, 3), FN(SOFTPLUS, -4, 4), FN(SQRT, 0.5, 3), FN(LOG, 0.3, 4), FN(ABS, -2, 2),
+    FN(RELU, -2, 2), FN(GELU, -4, 4), FN(GELU_TANH, -4, 4), FN(SILU, -4, 4),  FN(TANH, -2, 2), FN(SIGMOID, -4, 4),
+    FN(ERF, -2, 2),  FN(EXP, -3, 3),  FN(SOFTPLUS, -4, 4),  FN(SQRT, 0.5, 3), FN(LOG, 0.3, 4), FN(ABS, -2, 2),
 };
 
-const snd_op_info snd_op_unary = {.name = "unary", .shape = snd_same_shape, .run = unary_run, .grad = unary_grad,
-                                  .inplace = snd_inplace_first, .cost = snd_cost_some, SND_CASES(unary_cases)};
+const snd_op_info snd_op_unary = {.name = "unary",
+                                  .shape = snd_same_shape,
+                                  .run = unary_run,
+                                  .grad = unary_grad,
+                                  .inplace = snd_inplace_first,
+                                  .cost = snd_cost_some,
+                                  SND_CASES(unary_cases)};
 
 snd_id snd_g_unary(snd_graph *g, snd_kfn fn, snd_id x) {
     if (!x) return 0;
@@ -115,11 +129,13 @@ static void bwd_run(snd_oprun *r) {
     const snd_rv *x = snd_in(r, 0), *dy = snd_in(r, 1);
     snd_kfn f = fn_of(r->n);
     double s = 1;
-    if (like_relu(f) && x->e > far_out(r->t)) f = SND_KFN_RELU;
-    else if (!homogeneous(f)) s = factor_for(r->t, x->e);
+    if (like_relu(f) && x->e > far_out(r->t))
+        f = SND_KFN_RELU;
+    else if (!homogeneous(f))
+        s = factor_for(r->t, x->e);
     const int64_t n = snd_shape_size(snd_in_shape(r, 0));
     snd_out_done(r, 0, dy->e, snd_k_unary_bwd(r->threads, r->t, f, n, s, x->p, 1, dy->p, snd_out(r, 0)->p));
 }
 
-const snd_op_info snd_op_unary_bwd = {.name = "unary_bwd", .shape = snd_same_shape, .run = bwd_run,
-                                      .inplace = snd_inplace_second, .cost = snd_cost_some};
+const snd_op_info snd_op_unary_bwd = {
+    .name = "unary_bwd", .shape = snd_same_shape, .run = bwd_run, .inplace = snd_inplace_second, .cost = snd_cost_some};

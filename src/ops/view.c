@@ -38,17 +38,28 @@ static void free_of_cost(const snd_graph *g, const snd_node *n, double *flops, d
     *flops = *bytes = 0;
 }
 
-const snd_op_info snd_op_alias = {.name = "alias", .shape = snd_same_shape, .run = copy, .grad = pass, .view = true,
-                                  .cost = free_of_cost, SND_CASES(one_case)};
-const snd_op_info snd_op_stop = {.name = "stop", .shape = snd_same_shape, .run = copy, .grad = block, .view = true,
-                                 .cost = free_of_cost};
+const snd_op_info snd_op_alias = {.name = "alias",
+                                  .shape = snd_same_shape,
+                                  .run = copy,
+                                  .grad = pass,
+                                  .view = true,
+                                  .cost = free_of_cost,
+                                  SND_CASES(one_case)};
+const snd_op_info snd_op_stop = {
+    .name = "stop", .shape = snd_same_shape, .run = copy, .grad = block, .view = true, .cost = free_of_cost};
 
-snd_id snd_g_alias(snd_graph *g, snd_id x) { return x ? snd_g_op(g, SND_OP_ALIAS, &x, 1, NULL, NULL) : 0; }
-snd_id snd_g_stop(snd_graph *g, snd_id x) { return x ? snd_g_op(g, SND_OP_STOP, &x, 1, NULL, NULL) : 0; }
+snd_id snd_g_alias(snd_graph *g, snd_id x) {
+    return x ? snd_g_op(g, SND_OP_ALIAS, &x, 1, NULL, NULL) : 0;
+}
+snd_id snd_g_stop(snd_graph *g, snd_id x) {
+    return x ? snd_g_op(g, SND_OP_STOP, &x, 1, NULL, NULL) : 0;
+}
 
 // ---- shapes in attributes -------------------------------------------------------------------------------------------------------
 
-static snd_shape attr_shape(const snd_attr *a) { return snd_shape_make((int)a->f[0], a->i); }
+static snd_shape attr_shape(const snd_attr *a) {
+    return snd_shape_make((int)a->f[0], a->i);
+}
 
 static sonde_status reshape_shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_dtype *dtype) {
     (void)dtype;
@@ -67,8 +78,13 @@ static void reshape_grad(snd_graph *g, const snd_node *n, const snd_id *dout, co
 
 static const snd_op_case reshape_cases[] = {
     {.label = "3x4 to 2x6", .n_in = 1, .in = {{2, {3, 4}}}, .attr = {.f = {2}, .i = {2, 6}}}};
-const snd_op_info snd_op_reshape = {.name = "reshape", .shape = reshape_shape, .run = copy, .grad = reshape_grad,
-                                    .view = true, .cost = free_of_cost, SND_CASES(reshape_cases)};
+const snd_op_info snd_op_reshape = {.name = "reshape",
+                                    .shape = reshape_shape,
+                                    .run = copy,
+                                    .grad = reshape_grad,
+                                    .view = true,
+                                    .cost = free_of_cost,
+                                    SND_CASES(reshape_cases)};
 
 snd_id snd_g_reshape(snd_graph *g, snd_id x, snd_shape s) {
     if (!x) return 0;

@@ -22,38 +22,57 @@
 
 #define NODE(i) (&t->node[i])
 
-typedef struct term { bool coherent; int32_t src; snd_mid node; double c; } term;
-typedef struct grad { term *t; int64_t cap; int32_t n; } grad;
+typedef struct term {
+    bool coherent;
+    int32_t src;
+    snd_mid node;
+    double c;
+} term;
+typedef struct grad {
+    term *t;
+    int64_t cap;
+    int32_t n;
+} grad;
 
 typedef struct group { // white vectors made together, orthogonal to the same nodes
     int n;
-    double *gram;      // [n,n] energy per coordinate, before the projection
+    double *gram; // [n,n] energy per coordinate, before the projection
     int n_basis;
     snd_mid *basis;
-    double *chol;      // [n_basis,n_basis] lower: E b b' = chol chol'
-    double *inverse;   // (E b b')^-1
+    double *chol;    // [n_basis,n_basis] lower: E b b' = chol chol'
+    double *inverse; // (E b b')^-1
     double dim;
 } group;
-typedef struct noise { int32_t group, at; } noise;
+typedef struct noise {
+    int32_t group, at;
+} noise;
 
 typedef struct number { // xi: an overlap, or one of a set with a known covariance
-    int32_t noise; // -1: of a set
+    int32_t noise;      // -1: of a set
     snd_mid node;
     int32_t set, at;
 } number;
-typedef struct set { int n; double *cov; } set;
+typedef struct set {
+    int n;
+    double *cov;
+} set;
 
 typedef struct sweep {
     snd_moments *t;
     snd_mid n; // nodes of the forward pass
     grad *g;
-    group *group; int64_t n_groups, cap_groups;
-    noise *noise; int64_t n_noises, cap_noises;
-    number *number; int64_t n_numbers, cap_numbers;
-    set *set; int64_t n_sets, cap_sets;
-    snd_mid *live; int64_t n_live, cap_live; // nodes with a gradient, not yet passed
-    int gk;                                  // gradients are in units of 2^gk
-    bool white;                              // leave out what returns along forward values
+    group *group;
+    int64_t n_groups, cap_groups;
+    noise *noise;
+    int64_t n_noises, cap_noises;
+    number *number;
+    int64_t n_numbers, cap_numbers;
+    set *set;
+    int64_t n_sets, cap_sets;
+    snd_mid *live;
+    int64_t n_live, cap_live; // nodes with a gradient, not yet passed
+    int gk;                   // gradients are in units of 2^gk
+    bool white;               // leave out what returns along forward values
 } sweep;
 
 #define GROW(ptr, cap, need) snd_grow((void **)&(ptr), &(cap), (need), sizeof *(ptr))
@@ -115,7 +134,9 @@ static int32_t new_number(sweep *w, number x) {
     return (int32_t)w->n_numbers++;
 }
 
-static int32_t overlap(sweep *w, int32_t k, snd_mid node) { return new_number(w, (number){k, node, -1, 0}); }
+static int32_t overlap(sweep *w, int32_t k, snd_mid node) {
+    return new_number(w, (number){k, node, -1, 0});
+}
 
 // A single white vector of given energy, orthogonal to x (x < 0: to nothing).
 static int32_t lone_noise(sweep *w, double energy, double dim, snd_mid x) {
@@ -189,8 +210,8 @@ static double term_pair(sweep *w, const term *a, const term *b) {
         for (int i = 0; i < g.n_basis; i++)
             for (int j = 0; j < g.n_basis; j++)
                 if (g.inverse[i * g.n_basis + j] != 0)
-                    lost += g.inverse[i * g.n_basis + j]
-                            * snd_m_e2(t, m_product(t, a->node, g.basis[i]), m_product(t, b->node, g.basis[j]), 0);
+                    lost += g.inverse[i * g.n_basis + j] *
+                            snd_m_e2(t, m_product(t, a->node, g.basis[i]), m_product(t, b->node, g.basis[j]), 0);
         return c * e * (snd_m_e2(t, a->node, b->node, 0) - lost / g.dim);
     }
     if (w->white) return 0;
@@ -295,9 +316,7 @@ static void back(sweep *w, snd_mid y, double e) {
         pass_mean(w, y, y, in[0], y, -inv * ldexp(1, 2 * NODE(y)->k));
         break;
     }
-    case OP_BN:
-        pass(w, y, in[0], 0, ldexp(batch_gain(w, y) / NODE(y)->s, -NODE(in[0])->k));
-        break;
+    case OP_BN: pass(w, y, in[0], 0, ldexp(batch_gain(w, y) / NODE(y)->s, -NODE(in[0])->k)); break;
     case OP_DOT:
         pass(w, y, in[0], in[1], ldexp(1, NODE(in[1])->k));
         pass(w, y, in[1], in[0], ldexp(1, NODE(in[0])->k));
@@ -390,8 +409,7 @@ static void collapse(sweep *w, const snd_mid *v, int n) {
             const grad *x = &w->g[v[a / r]], *y = &w->g[v[b / r]];
             double h = 0;
             for (int i = 0; i < x->n; i++)
-                for (int j = 0; j < y->n; j++)
-                    h += overlap_pair(w, &x->t[i], g.basis[a % r], &y->t[j], g.basis[b % r]);
+                for (int j = 0; j < y->n; j++) h += overlap_pair(w, &x->t[i], g.basis[a % r], &y->t[j], g.basis[b % r]);
             s.cov[a * all + b] = s.cov[b * all + a] = h;
         }
     // Overlaps to coefficients: (E b b')^-1 from both sides; in between, the coherent energy.
@@ -438,7 +456,8 @@ static void boundary(sweep *w) {
         const int shift = ilogb(top) / 2;
         w->gk += shift;
         for (int64_t i = 0; i < w->n_live; i++)
-            for (int j = 0; j < w->g[w->live[i]].n; j++) w->g[w->live[i]].t[j].c = ldexp(w->g[w->live[i]].t[j].c, -shift);
+            for (int j = 0; j < w->g[w->live[i]].n; j++)
+                w->g[w->live[i]].t[j].c = ldexp(w->g[w->live[i]].t[j].c, -shift);
     }
     snd_mid v[MAX_BASIS];
     int n = 0;
