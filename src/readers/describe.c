@@ -233,6 +233,7 @@ static sonde_status d_depthattn(void *self, const snd_site *site, const snd_val 
     b->layer = site->layer;
     SND_TRY(snd_d_node(b, SND_D_LIST, false, list, n, out, &node));
     SND_TRY(snd_d_value(b, site->name, "depthattn", SND_SHAPE(list[0].cols), 0, false, NULL));
+    b->d->params[b->d->n_params - 1].no_grad = n == 1; // the softmax of one score is 1 whatever the score
     node->n_params = 1;
     const double e = snd_cost_elements(b, out);
     snd_cost_norm(b->d, SND_NORM_RMS, n * e);
@@ -306,7 +307,8 @@ static sonde_status open_call(snd_describer *b, const char *name, snd_val v) {
     b->call_in[d->n_calls] = v.id;
     b->call_out[d->n_calls++] = 0;
     const snd_dnode *n = &b->nodes[v.id];
-    if (n->n_in && b->nodes[n->in[0]].mult) b->mults[b->nodes[n->in[0]].mult - 1].on = "branch input";
+    snd_dmult *m = n->n_in && b->nodes[n->in[0]].mult ? &b->mults[b->nodes[n->in[0]].mult - 1] : NULL;
+    if (m && !strcmp(m->on, "stream") && m->layer == b->layer && m->rep == b->rep) m->on = "branch input";
     return SONDE_OK;
 }
 
@@ -548,6 +550,7 @@ static sonde_status finish(snd_describer *b, const snd_val *out) {
     snd_description *d = b->d;
     const snd_dnode *n = &b->nodes[out->id];
     d->final_norm = n->normed;
+    d->identity = n->stream;
     d->n_branches = n->acc > 1 && n->acc_normed == n->acc ? n->acc : 0;
     snd_d_backward(b, out->id);
     finish_calls(b);

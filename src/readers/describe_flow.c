@@ -159,11 +159,18 @@ static void step_back(snd_describer *b, const snd_dnode *n) {
     }
 }
 
+// A weight that meets an exact zero learns nothing in the first step; a bias does.
+static void zero_input(snd_describer *b, const snd_dnode *n) {
+    const bool weighs = n->op == SND_D_MAP || n->op == SND_D_NORM;
+    if (weighs && n->n_params && n->n_in && is_zero(&b->nodes[n->in[0]])) b->d->params[n->first_param].no_grad = true;
+}
+
 void snd_d_backward(snd_describer *b, int32_t out_x) {
     b->nodes[out_x].grad = true;
     for (int i = b->n_nodes - 1; i > 0; i--) {
         snd_dnode *n = &b->nodes[i];
         if (n->grad) step_back(b, n);
+        if (n->grad) zero_input(b, n);
         for (int k = 0; !n->grad && k < n->n_params; k++) b->d->params[n->first_param + k].no_grad = true;
     }
 }

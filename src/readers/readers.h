@@ -124,6 +124,7 @@ typedef struct snd_description {
     int n_sublayers;                   // S (decoder or only stack)
     int n_branches;                    // normalised branches that add up in out.x since the last norm of the stream
     bool final_norm;                   // out.x is a norm's output
+    bool identity;                     // the stream reaches out.x by a path around the sublayers
     bool all_normed;                   // every sublayer call reads a norm's output
     bool head_zero;                    // there is a head and it starts at zero
     bool has_batch;                    // some site is a batch norm

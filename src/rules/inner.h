@@ -11,7 +11,9 @@ typedef struct snd_judge {
     snd_record *rec;
     snd_rules_opts o;
     const snd_rule_row *row;   // the rule that runs
+    double threshold;          // the row's, or the side of it that was crossed
     int fired;
+    int before;                // verdicts in the record that earlier runs left
 } snd_judge;
 
 typedef struct snd_found { double v; bool measured; } snd_found;   // v: log10 when the metric is one
@@ -23,7 +25,7 @@ bool snd_judge_named(const snd_judge *j, const char *value, const char *metric, 
 /// Forward values have no "grad." in front; streams are in.x, layers.N.x, out.x.
 bool snd_judge_is_stream(const snd_rvalue *v);
 const char *snd_judge_word(bool measured);     // "measured", "predicted"
-/// Text of a number for sentences; two live at a time per buffer array.
+/// A number given as its log10, for sentences.
 const char *snd_judge_text(char out[40], double log10_abs);
 
 /// Appends a verdict of the running rule. value NAN: none. why and remedy are copied.

@@ -44,31 +44,59 @@ bool snd_judge_is_stream(const snd_rvalue *v) {
 
 const char *snd_judge_word(bool measured) { return measured ? "measured" : "predicted"; }
 
-const char *snd_judge_text(char out[40], double log10_abs) {
-    if (fabs(log10_abs) < 4) return snd_format_num(out, pow(10, log10_abs), 3);
-    return snd_format_log10(out, log10_abs, 3);
+const char *snd_judge_text(char out[40], double log10_abs) { return snd_pretty_log10(out, log10_abs, 3); }
+
+// ---- speaking -----------------------------------------------------------------------------------------------------------------
+
+static bool same_run(const snd_judge *j, const snd_verdict *v) { return v->run && !strcmp(v->run, j->run->label); }
+
+// Several depths of one wiring share a label. What was said of a smaller depth is not said again, unless it got worse.
+static bool said(const snd_judge *j, snd_level level) {
+    for (int i = 0; i < j->before; i++) {
+        const snd_verdict *v = j->rec->verdicts[i];
+        if (same_run(j, v) && !strcmp(v->rule, j->row->name) && v->level >= level) return true;
+    }
+    return false;
 }
 
-// Several depths of one wiring share a label: what the formula alone says is said once.
-static bool said(const snd_judge *j, const char *where, const char *why) {
+// Once something fires at one depth, the "ok" of another depth of the same wiring would only confuse.
+static void take_back_ok(snd_judge *j) {
+    int n = 0;
     for (int i = 0; i < j->rec->n_verdicts; i++) {
-        const snd_verdict *v = j->rec->verdicts[i];
-        if (!strcmp(v->rule, j->row->name) && v->run && !strcmp(v->run, j->run->label) && !strcmp(v->where, where) && !strcmp(v->why, why))
-            return true;
+        snd_verdict *v = j->rec->verdicts[i];
+        if (v->level == SND_LEVEL_OK && same_run(j, v)) {
+            j->before -= i < j->before;
+            continue;
+        }
+        j->rec->verdicts[n++] = v;
     }
+    j->rec->n_verdicts = n;
+}
+
+static bool several_depths(const snd_judge *j) {
+    for (int i = 0; i < j->rec->n_runs; i++)
+        if (!strcmp(j->rec->runs[i]->label, j->run->label) && j->rec->runs[i]->depth != j->run->depth) return true;
+    return false;
+}
+
+static bool findings_of_label(const snd_judge *j) {
+    for (int i = 0; i < j->rec->n_verdicts; i++)
+        if (same_run(j, j->rec->verdicts[i]) && j->rec->verdicts[i]->level > SND_LEVEL_OK) return true;
     return false;
 }
 
 void snd_judge_say(snd_judge *j, snd_level level, const char *where, double value, bool log, const char *why, const char *remedy) {
     j->fired++;
-    if (said(j, where, why)) return;
+    if (said(j, level) || (level == SND_LEVEL_OK && findings_of_label(j))) return;
+    if (level > SND_LEVEL_OK) take_back_ok(j);
     snd_verdict *v = snd_record_verdict(j->rec, j->row->name, level, where);
     if (!v) return; // no memory: the record remembers
     v->run = j->run->label;
     v->value = value;
-    v->threshold = isnan(value) ? NAN : j->row->threshold;
+    v->threshold = isnan(value) ? NAN : j->threshold;
     v->log = log;
-    v->why = snd_record_text(j->rec, "%s", why);
+    v->why = several_depths(j) && level > SND_LEVEL_OK ? snd_record_text(j->rec, "at depth %lld: %s", (long long)j->run->depth, why)
+                                                         : snd_record_text(j->rec, "%s", why);
     v->remedy = snd_record_text(j->rec, "%s", remedy);
 }
 
@@ -94,10 +122,11 @@ static void all_clear(snd_judge *j) {
 
 sonde_status snd_rules_run(const snd_spec *spec, const snd_description *d, snd_run *run, const snd_rules_opts *o) {
     SND_FAIL_IF(!run, SONDE_ENOMEM, "rules: there is no run to look at");
-    snd_judge j = {.spec = spec, .d = d, .run = run, .rec = run->rec};
+    snd_judge j = {.spec = spec, .d = d, .run = run, .rec = run->rec, .before = run->rec->n_verdicts};
     if (o) j.o = *o;
     for (int i = 0; i < N_RULES; i++) {
         j.row = &rows[i];
+        j.threshold = rows[i].threshold;
         functions[i](&j);
     }
     if (!j.fired) all_clear(&j);

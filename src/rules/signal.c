@@ -46,8 +46,8 @@ static const snd_rvalue *first_over(const snd_judge *j, double limit, snd_found 
 
 static const char *why_over(const snd_found *f, bool exact, double limit, const char *type, const snd_rvalue *top, double most, char out[400]) {
     char a[40], b[40], c[40];
-    snprintf(out, 400, "%s largest value %s%s, more than %s can hold (%s); it reaches %s at %s, %s%d bits too many", snd_judge_word(f->measured),
-             snd_judge_text(a, f->v), exact ? "" : " (four RMS)", type, snd_judge_text(b, limit), snd_judge_text(c, most), top->name, "",
+    snprintf(out, 400, "%s largest value %s%s, more than %s can hold (%s); it reaches %s at %s, %d bits too many", snd_judge_word(f->measured),
+             snd_judge_text(a, f->v), exact ? "" : " (four RMS)", type, snd_judge_text(b, limit), snd_judge_text(c, most), top->name,
              (int)ceil((most - limit) / log10(2)));
     return out;
 }
@@ -93,7 +93,8 @@ void snd_rule_stream_vanishes(snd_judge *j) {
         snprintf(why, sizeof why, "%s RMS of the stream is %s, below the smallest normal %s number", snd_judge_word(f.measured),
                  snd_judge_text(a, f.v / 2), f32 ? "f32" : "f16");
         snd_judge_say(j, f32 ? SND_LEVEL_ERROR : SND_LEVEL_WARN, v->name, f.v / 2, true, why,
-                      "a residual connection (wiring=residual or pre), or weights of variance 2/fan_in before a ReLU (init=he)");
+                      j->d->identity ? "no factor below 1 on the stream (wiring=residual, pre), or a norm at the end of each layer (wiring=post)"
+                                     : "a residual connection (wiring=residual or pre), or weights of variance 2/fan_in before a ReLU (init=he)");
         return;
     }
 }
@@ -118,24 +119,28 @@ void snd_rule_nonfinite(snd_judge *j) {
 
 // ---- the gradient ---------------------------------------------------------------------------------------------------------------
 
-typedef struct step { int first, last; double decades; } step; // per layer, log10 of the mean square going back
+typedef struct step { int first, last; double most, sum; } step; // log10 of the mean square, gained going back
 
-// The layers over which the gradient changes fastest: all those around the steepest one with at least half its change.
-static step steepest(const snd_judge *j, int last_layer, double sign) {
-    step s = {-1, -1, 0};
-    snd_found up, down;
+// Gain of the gradient across layer l, going back; NAN where it is not known.
+static double gain_of(const snd_judge *j, int l) {
+    snd_found below, above;
     char name[64];
+    snprintf(name, sizeof name, "layers.%d.x", l - 1);
+    if (!snd_judge_named(j, l ? name : "in.x", "gq", &below)) return NAN;
+    snprintf(name, sizeof name, "layers.%d.x", l);
+    return snd_judge_named(j, name, "gq", &above) ? below.v - above.v : NAN;
+}
+
+// The layers over which the gradient changes fastest: the steepest one and its neighbours with at least half its change.
+static step steepest(const snd_judge *j, int last_layer, double sign) {
+    step s = {-1, -1, 0, 0};
     for (int l = 0; l <= last_layer; l++) {
-        snprintf(name, sizeof name, "layers.%d.x", l - 1);
-        if (!snd_judge_named(j, l ? name : "in.x", "gq", &down)) continue;
-        snprintf(name, sizeof name, "layers.%d.x", l);
-        if (!snd_judge_named(j, name, "gq", &up)) continue;
-        const double d = sign * (down.v - up.v);
-        const bool goes_on = s.last == l - 1 && d >= s.decades / 2 && d <= 2 * s.decades;
-        if (goes_on) s.last = l;
-        else if (d > s.decades) s = (step){l, l, d};
-        if (goes_on && d > s.decades) s.decades = d;
+        const double d = sign * gain_of(j, l);
+        if (d > s.most) s = (step){l, l, d, d};
     }
+    if (s.first < 0) return s;
+    for (double d; s.first > 0 && (d = sign * gain_of(j, s.first - 1)) >= s.most / 2; s.first--) s.sum += d;
+    for (double d; s.last < last_layer && (d = sign * gain_of(j, s.last + 1)) >= s.most / 2; s.last++) s.sum += d;
     return s;
 }
 
@@ -153,14 +158,15 @@ void snd_rule_gradient(snd_judge *j) {
     const step s = steepest(j, top, grows ? 1 : -1);
     if (s.first >= 0)
         snprintf(why + n, sizeof why - (size_t)n, "; steepest in layers %d..%d, a factor of %s per layer", s.first, s.last,
-                 snd_judge_text(b, grows ? s.decades : -s.decades));
+                 snd_judge_text(b, (grows ? s.sum : -s.sum) / (s.last - s.first + 1)));
+    const char *cure = j->d->identity ? "a larger skip (wiring=deepnorm) or an unbroken identity path (wiring=pre): a higher learning rate does not reach the first layers alone"
+                                      : "a residual connection (wiring=residual, pre): a higher learning rate does not reach the first layers alone";
     const char *remedy = grows ? "a norm before each branch (wiring=pre), or branches times 1/sqrt(L) (wiring=scaled-by-depth); clipping hides this but does not cure it"
-                               : "an identity path (wiring=residual, pre) or a larger skip (wiring=deepnorm); a higher learning rate does not reach the first layers alone";
+                               : cure;
     char where[64];
     snprintf(where, sizeof where, "layers.%d.x", s.first >= 0 ? s.first : top);
+    if (!grows) j->threshold = -j->threshold; // the table holds decades both ways
     snd_judge_say(j, SND_LEVEL_WARN, s.first >= 0 ? where : "in.x", ratio, true, why, remedy);
-    // the table holds decades both ways; the verdict says the side that was crossed
-    if (!grows && j->rec->n_verdicts) j->rec->verdicts[j->rec->n_verdicts - 1]->threshold = -j->row->threshold;
 }
 
 void snd_rule_gradient_f32(snd_judge *j) {
@@ -178,18 +184,24 @@ void snd_rule_gradient_f32(snd_judge *j) {
 
 // ---- examples that become one -----------------------------------------------------------------------------------------------------
 
+static const char *apart(const snd_judge *j) {
+    if (!j->d->identity) return "a residual connection (wiring=residual or pre): without one every layer pulls examples together";
+    if (j->spec->block_text && !strcmp(j->spec->block_text, "one-matrix"))
+        return "a branch of zero mean: block=two-matrix; a ReLU at the end of the branch adds the same mean to every example";
+    return "smaller branches (wiring=scaled-by-depth, lns), or batch norm in the branch (norm=batch)";
+}
+
 void snd_rule_collapse(snd_judge *j) {
     snd_found in, f;
     if (snd_judge_named(j, "in.x", "cos", &in) && in.v > j->row->threshold) return; // they came in that way
     for (int i = 0; i < j->run->n_values; i++) {
         const snd_rvalue *v = j->run->values[i];
         if (!snd_judge_is_stream(v) || !snd_judge_number(v, "cos", &f) || f.v <= j->row->threshold) continue;
-        char why[400], a[40], b[40];
-        snprintf(why, sizeof why, "%s mean cosine between different examples is %s (at in.x %s): what is left to tell them apart is %s of the energy",
-                 snd_judge_word(f.measured), snd_format_num(a, f.v, 5), snd_judge_named(j, "in.x", "cos", &in) ? snd_format_num(b, in.v, 3) : "unknown",
-                 f.v < 0.9999 ? "under 1 %" : "under 0.01 %");
-        snd_judge_say(j, SND_LEVEL_WARN, v->name, f.v, false, why,
-                      "a residual connection, a branch of zero mean (block=two-matrix in place of one-matrix), batch norm in the branch, or smaller branches (1/sqrt(L))");
+        char why[400], a[40], b[40], left[40];
+        snprintf(why, sizeof why, "%s mean cosine between different examples is %s (at in.x %s): %s %% of the energy is left to tell them apart",
+                 snd_judge_word(f.measured), snd_pretty(a, f.v, 4), snd_judge_named(j, "in.x", "cos", &in) ? snd_pretty(b, in.v, 2) : "unknown",
+                 snd_pretty(left, 100 * (1 - f.v), 2));
+        snd_judge_say(j, SND_LEVEL_WARN, v->name, f.v, false, why, apart(j));
         return;
     }
 }

@@ -21,9 +21,8 @@ static const snd_call_row *first_call(const snd_description *d, bool gated, int 
 static void say_gated(snd_judge *j, const snd_call_row *c, int n) {
     char why[500], where[200];
     snprintf(where, sizeof where, "%s.out", c->name);
-    snprintf(why, sizeof why, "not started, not vanished: %d of %d branches are multiplied by an exact zero%s%s, so in the first step the gradient of everything inside them is exactly zero%s",
-             n, j->d->n_calls, c->gate ? " (" : "", c->gate ? j->d->head_zero ? c->gate : c->gate : "",
-             c->gate ? ")" : "");
+    snprintf(why, sizeof why, "not started, not vanished: %d of %d branches are multiplied by an exact zero%s%s%s, so in the first step the gradient of everything inside them is exactly zero",
+             n, j->d->n_calls, c->gate ? " (" : "", c->gate ? c->gate : "", c->gate ? ")" : "");
     const size_t len = strlen(why);
     snprintf(why + len, sizeof why - len, "%s", j->d->head_zero ? "; the head is zero too, so from a loss only the head learns in the first step" : " and only the gates learn");
     snd_judge_say(j, SND_LEVEL_INFO, where, NAN, false, why,
@@ -72,8 +71,8 @@ void snd_rule_recipe(snd_judge *j) {
     if (!first) return;
     char why[500], a[40], b[40];
     const double got = size_of(first->var, first->mean), want = size_of(first->own_var, first->own_mean);
-    snprintf(why, sizeof why, "the init key starts %s (role %s) with size %s where the %s has %s; %d parameters differ by more than 5 %%", first->name,
-             first->role, snd_format_num(a, got, 4), own ? "wiring's own recipe" : "base kind", snd_format_num(b, want, 4), n);
+    snprintf(why, sizeof why, "the init key starts %s (role %s) with size %s where the %s has %s; %d parameter%s by more than 5 %%", first->name,
+             first->role, snd_format_num(a, got, 4), own ? "wiring's own recipe" : "base kind", snd_format_num(b, want, 4), n, n == 1 ? " differs" : "s differ");
     snd_judge_say(j, own ? SND_LEVEL_WARN : SND_LEVEL_INFO, first->name, want > 0 ? got / want - 1 : NAN, false, why,
                   own ? "leave out the rule for this role: the wiring's guarantee rests on its own numbers" : "nothing, if the recipe you follow has this rule");
 }
@@ -118,8 +117,8 @@ void snd_rule_measured(snd_judge *j) {
     }
     if (!first) return;
     char why[400], a[40], b[40];
-    snprintf(why, sizeof why, "%s has RMS %s where its init says %s; %d parameters are off by more than 5 %% and more than chance", first->name,
-             snd_format_num(a, first_got, 4), snd_format_num(b, first_want, 4), n);
+    snprintf(why, sizeof why, "%s has RMS %s where its init says %s; %d parameter%s off by more than 5 %% and more than chance", first->name,
+             snd_format_num(a, first_got, 4), snd_format_num(b, first_want, 4), n, n == 1 ? " is" : "s are");
     snd_judge_say(j, SND_LEVEL_ERROR, first->name, first_want > 0 ? first_got / first_want - 1 : NAN, false, why,
                   "compare the init rules of the spec with the code that drew these weights: a later reset or a skipped module is the usual cause");
 }

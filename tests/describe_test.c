@@ -1,0 +1,262 @@
+// describe against what is known from elsewhere: published parameter counts, the build reader's own parameters for every
+// wiring, measured gradients (zero exactly where describe says so), and hand-made texts of layer kinds and multipliers.
+#include "check.h"
+#include "lab/lab.h"
+#include "readers/readers.h"
+
+#include <string.h>
+
+static snd_description *describe(snd_arena *a, const char *spec, const char *const *keys, int n, snd_spec **out) {
+    snd_spec *s = NULL;
+    snd_description *d = NULL;
+    CHECK_OK(snd_spec_load(a, spec, keys, n, &s));
+    CHECK_OK(snd_describe(a, s, &d));
+    if (out) *out = s;
+    return d;
+}
+#define KEYS(...) (const char *const[]){__VA_ARGS__}, (int)(sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *))
+
+static const snd_param_row *param(const snd_description *d, const char *name) {
+    for (int i = 0; i < d->n_params; i++)
+        if (!strcmp(d->params[i].name, name)) return &d->params[i];
+    fail_msg("no parameter %s", name);
+    return NULL;
+}
+
+static bool has_line(const snd_description *d, const char *text) {
+    for (int i = 0; i < d->n_lines; i++)
+        if (strstr(d->lines[i], text)) return true;
+    return false;
+}
+
+// Sizes as published or in the models' own files; what a spec lacks is in the preset's notes.
+static void test_published_counts(void **state) {
+    (void)state;
+    static const struct { const char *preset; int64_t n; } table[] = {
+        {"gpt2", 124439808}, {"gpt2-medium", 354823168}, {"gpt2-large", 774030080}, {"gpt2-xl", 1557611200},
+        {"llama2-7b", 6738415616}, {"llama3-8b", 8030261248}, {"olmo2-7b", 7298617344}, {"qwen3-0.6b", 596049920},
+        {"gemma3-270m", 268098176}, {"t5-base", 222903552}, {"t5-v1.1-base", 247577856}, {"palm-8b", 8632012800},
+        {"gpt3-175b", 174604259328}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        snd_arena *a = snd_arena_create();
+        const snd_description *d = describe(a, table[i].preset, NULL, 0, NULL);
+        assert_int_equal(d->n_learned, table[i].n);
+        snd_arena_destroy(a);
+    }
+}
+
+// Every wiring that the mlp family can run: the same parameters, shapes and starts as the graph that is measured.
+static void same_as_build(const snd_spec *s, const snd_description *d, snd_arena *a) {
+    snd_model *m = NULL;
+    CHECK_OK(snd_model_build(a, s, &(snd_build){.dtype = SND_F64, .rows = 4}, &m));
+    assert_int_equal(snd_g_param_count(m->g), d->n_params);
+    for (int i = 0; i < snd_g_param_count(m->g); i++) {
+        const snd_value *v = snd_g_value(m->g, snd_g_param_at(m->g, i));
+        const snd_param_row *p = param(d, v->name);
+        assert_true(snd_shape_same(v->shape, p->shape));
+        assert_int_equal(snd_g_param_is_state(m->g, i), p->state);
+        CHECK_REL(p->var, snd_nn_init_var(snd_g_param_init(m->g, i)), 1e-12);
+        if (snd_g_param_init(m->g, i)->kind == SND_INIT_CONST) CHECK_CLOSE(p->mean, snd_g_param_init(m->g, i)->a * snd_g_param_init(m->g, i)->factor, 1e-12);
+    }
+    assert_int_equal(m->n_sublayers, d->n_sublayers);
+    assert_int_equal(m->n_calls, d->n_calls);
+    for (int i = 0; i < d->n_calls; i++) assert_string_equal(m->calls[i].name, d->calls[i].name);
+}
+
+static void test_same_as_build(void **state) {
+    (void)state;
+    int n = 0;
+    for (int i = 0; i < snd_wiring_count(); i++) {
+        const snd_wiring *w = snd_wiring_at(i);
+        if (strcmp(w->family, "any") != 0) continue;
+        snd_arena *a = snd_arena_create();
+        snd_spec *s;
+        const snd_description *d = describe(a, w->key, KEYS("layers=3", "width=6", "hidden=5", "cond=4", "inputs=7", "outputs=2"), &s);
+        same_as_build(s, d, a);
+        snd_arena_destroy(a);
+        n++;
+    }
+    assert_true(n > 30);
+    static const char *const norms[] = {"norm=layer", "norm=rms", "norm=batch", "norm=scale", "norm=dyt", "norm=derf", "norm=none"};
+    for (size_t k = 0; k < sizeof norms / sizeof *norms; k++) {
+        snd_arena *a = snd_arena_create();
+        snd_spec *s;
+        const snd_description *d = describe(a, "each: x = x + N0(F(N(x, gain=0.5)))", KEYS("layers=2", "width=6", norms[k], "plus1=true", "init=he; W *= l; g = one"), &s);
+        same_as_build(s, d, a);
+        snd_arena_destroy(a);
+    }
+}
+
+// Where describe says that a gradient is exactly zero in the first step it is, and nowhere else.
+static void check_gradients(const char *spec, const char *const *keys, int n) {
+    snd_arena *a = snd_arena_create();
+    snd_spec *s;
+    const snd_description *d = describe(a, spec, keys, n, &s);
+    snd_record *r = snd_record_create(a, SND_REC_MEASURE);
+    CHECK_OK(snd_lab_measure(r, s, "t", &(snd_measure_opts){.rows = 5, .seeds = 1, .dtype = SND_F64, .bands = SND_BANDS_NONE, .threads = 1}));
+    const snd_run *u = r->runs[0];
+    int seen = 0;
+    for (int i = 0; i < u->n_params; i++) {
+        const snd_metric *m = snd_value_find(u->params[i], "wgrms");
+        const snd_param_row *p = param(d, u->params[i]->name);
+        if (!m || p->state) continue;
+        seen++;
+        if (p->no_grad == (m->mean == -INFINITY)) continue;
+        // mixing streams that are still equal: the gradient is x.g - y.g, zero because of values, not by construction
+        if (!p->no_grad && !strcmp(spec, "mhc")) continue;
+        fail_msg("%s: %s: described %s, measured log10 %g", spec, p->name, p->no_grad ? "zero" : "not zero", m->mean);
+    }
+    if (d->n_learned) assert_true(seen > 0);
+    snd_arena_destroy(a);
+}
+
+static void test_zero_gradients(void **state) {
+    (void)state;
+    for (int i = 0; i < snd_wiring_count(); i++) {
+        const snd_wiring *w = snd_wiring_at(i);
+        if (strcmp(w->family, "any") != 0 || strstr(w->formula, "(c)")) continue;
+        check_gradients(w->key, KEYS("layers=3", "width=6"));
+    }
+    static const char *const formulas[] = {"each: x = x + N(F(x), gain=0)", "each: x = x + relu(scalar(0))*F(x)", "each: x = stop(x) + F(N(x))",
+                                           "each: x = x + scalar(0)*N(F(x))", "each: x = x + (scalar(1) - 1)*F(x)", "each: x = x + tanh(scalar(0))*F(x)",
+                                           "each: x = x + abs(vector(0))*F(x)", "each: y = W(x, d, zero=1); x = x + W(y)*F(x)",
+                                           "in: y = x\neach: x = x + 0*F(y); y = y + F(x)\nout: x = x + y"};
+    for (size_t i = 0; i < sizeof formulas / sizeof *formulas; i++) check_gradients(formulas[i], KEYS("layers=2", "width=6"));
+    check_gradients("pre", KEYS("layers=2", "width=6", "init=down=zero"));
+    check_gradients("pre", KEYS("layers=2", "width=6", "init=up=zero"));
+}
+
+static void test_layer_kinds(void **state) {
+    (void)state;
+    snd_arena *a = snd_arena_create();
+    const snd_description *d = describe(a, "mixln", KEYS("layers=32"), NULL);
+    assert_int_equal(d->n_kinds, 2);
+    assert_string_equal(d->kinds[0].layers, "0..7");
+    assert_string_equal(d->kinds[0].text, "each:  x = N(x + F(x))");
+    assert_string_equal(d->kinds[1].layers, "8..31");
+    assert_string_equal(d->kinds[1].text, "each:  x = x + F(N(x))");
+    assert_int_equal(d->kinds[1].count, 24);
+    d = describe(a, "deepnorm", KEYS("layers=24"), NULL); // (2*24)^(1/4), (8*24)^(-1/4): the paper's numbers for 24 layers
+    assert_string_equal(d->kinds[0].text, "each:  x = N(2.6321*x + F(x))");
+    CHECK_CLOSE(sqrt(param(d, "layers.5.F.block.W1.weight")->var / (2.0 / 256)), 0.2686, 1e-3);
+    d = describe(a, "scaled-by-index", KEYS("layers=64"), NULL);
+    assert_int_equal(d->n_kinds, 1);
+    assert_string_equal(d->kinds[0].text, "each:  x = x + F(x)/sqrt(l)");
+    assert_string_equal(d->kinds[0].first_text, "each:  x = x + F(x)");
+    assert_string_equal(d->kinds[0].last_text, "each:  x = x + F(x)/8");
+    d = describe(a, "hyper-connections", KEYS("layers=8"), NULL);
+    assert_int_equal(d->n_kinds, 2);
+    assert_string_equal(d->kinds[1].layers, "1, 3 .. 7");
+    d = describe(a, "gemma3-270m", NULL, 0, NULL);
+    assert_int_equal(d->n_kinds, 2);
+    assert_string_equal(d->kinds[0].layers, "0..4, 6..10, 12..16");
+    assert_non_null(strstr(d->kinds[0].subs, "window 512"));
+    assert_null(strstr(d->kinds[1].subs, "window"));
+    d = describe(a, "each: x = x + (s > 1 ? F(N(x)) : F(x))", KEYS("heads=2", "width=8", "layers=2"), NULL);
+    assert_int_equal(d->n_kinds, 2);
+    assert_string_equal(d->kinds[0].text, "A:     x = x + F(x)\nM:     x = x + F(N(x))");
+    assert_string_equal(d->kinds[1].text, "each:  x = x + F(N(x))");
+    snd_arena_destroy(a);
+}
+
+static void test_multipliers(void **state) {
+    (void)state;
+    snd_arena *a = snd_arena_create();
+    const snd_description *d = describe(a, "scaled-by-index", KEYS("layers=64"), NULL);
+    assert_int_equal(d->n_mults, 1);
+    assert_string_equal(d->mults[0].on, "branch");
+    CHECK_CLOSE(d->mults[0].last, 0.125, 1e-12);
+    assert_string_equal(d->mults[0].last_at, "layers.63");
+    d = describe(a, "scale-in", KEYS("layers=16"), NULL);
+    assert_string_equal(d->mults[0].on, "branch input");
+    CHECK_CLOSE(d->mults[0].first, 0.25, 1e-12);
+    d = describe(a, "scale-stream", KEYS("layers=4"), NULL);
+    assert_int_equal(d->n_mults, 1);
+    assert_string_equal(d->mults[0].on, "stream");
+    d = describe(a, "scaled-half", KEYS("layers=4"), NULL);
+    assert_string_equal(d->mults[0].on, "sum");
+    d = describe(a, "deepnorm", KEYS("layers=4", "heads=2"), NULL);
+    assert_int_equal(d->n_mults, 1);
+    assert_string_equal(d->mults[0].on, "stream");
+    assert_string_equal(d->mults[0].last_at, "layers.3.M");
+    d = describe(a, "rezero", KEYS("layers=4"), NULL);
+    assert_true(d->mults[0].learned && d->mults[0].first == 0);
+    snd_arena_destroy(a);
+}
+
+static void test_norms(void **state) {
+    (void)state;
+    snd_arena *a = snd_arena_create();
+    const snd_description *d = describe(a, "pre", KEYS("layers=4"), NULL);
+    assert_true(d->final_norm && d->all_normed && d->identity && d->n_branches == 0);
+    assert_int_equal(d->n_site_groups, 2);
+    assert_string_equal(d->site_groups[0].text, "layer norm, eps 1e-05, weight and bias");
+    d = describe(a, "pre-nofinal", KEYS("layers=4", "norm=rms", "eps=1e-6", "plus1=true"), NULL);
+    assert_true(!d->final_norm && d->n_branches == 4);
+    assert_string_equal(d->sites[0].text, "rms norm, eps 1e-06, weight w used as 1 + w");
+    assert_true(param(d, "layers.0.F.N1.weight")->mean == 0);
+    d = describe(a, "residual", KEYS("layers=4"), NULL); // no norm anywhere: growth is another matter
+    assert_int_equal(d->n_branches, 0);
+    d = describe(a, "plain", KEYS("layers=4"), NULL);
+    assert_false(d->identity);
+    d = describe(a, "each: x = N(x + F(x))\nout: x = N(x)", KEYS("layers=4"), NULL);
+    assert_string_equal(d->sites[4].after, "layers.3.F.N1");
+    d = describe(a, "each: x = N(x + F(x))\nout: x = LN(x)", KEYS("layers=4", "norm=rms"), NULL); // subtracts a mean: not redundant
+    assert_null(d->sites[4].after);
+    d = describe(a, "respost", KEYS("layers=4"), NULL);
+    for (int i = 0; i < d->n_sites; i++) assert_null(d->sites[i].after);
+    d = describe(a, "layer: x = x + A(N(x)) + M(N(x))", KEYS("arch=encoder-decoder"), NULL);
+    assert_true(has_line(d, "never calls C"));
+    d = describe(a, "pre", KEYS("norm=none"), NULL);
+    assert_true(has_line(d, "identity"));
+    snd_arena_destroy(a);
+}
+
+// 2mnk for each product, twice that backward; norms and elementwise are a small rest.
+static void test_costs(void **state) {
+    (void)state;
+    snd_arena *a = snd_arena_create();
+    const snd_description *d = describe(a, "residual", KEYS("layers=3", "width=8", "hidden=5", "inputs=4", "outputs=2"), NULL);
+    CHECK_CLOSE(d->forward.gemm, 2.0 * (4 * 8 + 3 * (8 * 5 + 5 * 8) + 8 * 2), 0);
+    CHECK_CLOSE(d->backward.gemm, 2 * d->forward.gemm, 0);
+    CHECK_CLOSE(d->forward.elementwise, 3.0 * (5 + 8), 0); // relu and the sum
+    assert_int_equal(d->n_learned, 4 * 8 + 3 * 80 + 16);
+    assert_int_equal(d->n_weights, d->n_learned);
+    CHECK_CLOSE(d->bytes_weights, 4.0 * (double)d->n_learned, 0);
+    d = describe(a, "gpt2", NULL, 0, NULL); // 24 d^2 per token and layer, the head, causal pairs
+    const double t = 1024, gemm = t * (12.0 * 24 * 768 * 768 + 2.0 * 768 * 50257);
+    CHECK_REL(d->forward.gemm, gemm, 1e-12);
+    CHECK_REL(d->forward.attention, 12.0 * 12 * (t * (t + 1) / 2) * (4 * 64 + 15), 1e-12);
+    d = describe(a, "pre", KEYS("layers=2", "norm=batch", "width=4"), NULL);
+    assert_int_equal(d->n_state, 3 * 2 * 4);
+    snd_arena_destroy(a);
+}
+
+static void test_starts(void **state) {
+    (void)state;
+    snd_arena *a = snd_arena_create();
+    const snd_description *d = describe(a, "rezero", KEYS("layers=4", "width=8"), NULL);
+    for (int i = 0; i < d->n_calls; i++) {
+        assert_true(d->calls[i].no_grad && !d->calls[i].out_zero);
+        assert_non_null(strstr(d->calls[i].gate, ".s1"));
+    }
+    d = describe(a, "adaln-zero", KEYS("layers=2", "width=8", "cond=3", "heads=2"), NULL);
+    assert_string_equal(d->calls[0].gate, "layers.0.A.W1");
+    d = describe(a, "fixup", KEYS("layers=4", "width=8", "outputs=3"), NULL);
+    for (int i = 0; i < d->n_calls; i++) assert_true(!d->calls[i].no_grad && d->calls[i].out_zero);
+    assert_true(d->head_zero);
+    assert_true(param(d, "layers.0.F.block.W1.weight")->no_grad && !param(d, "layers.0.F.block.W2.weight")->no_grad);
+    d = describe(a, "gpt2", NULL, 0, NULL);
+    CHECK_CLOSE(sqrt(param(d, "layers.3.M.down.weight")->var), 0.02 / sqrt(24), 1e-12);
+    CHECK_CLOSE(sqrt(param(d, "embed.position.weight")->var), 0.01, 1e-12);
+    assert_string_equal(param(d, "layers.3.A.q.weight")->init, "normal(0.02)");
+    snd_arena_destroy(a);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_published_counts), cmocka_unit_test(test_same_as_build), cmocka_unit_test(test_zero_gradients),
+        cmocka_unit_test(test_layer_kinds),      cmocka_unit_test(test_multipliers),   cmocka_unit_test(test_norms),
+        cmocka_unit_test(test_costs),            cmocka_unit_test(test_starts)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
