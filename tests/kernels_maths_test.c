@@ -2,11 +2,13 @@
 // instruction set, in vectors and alone, and derivatives against differences.
 #include "kernels_common.h"
 
-static const char *const names[SND_KFN_COUNT] = {"none", "relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid",
-                                                 "erf", "exp", "softplus", "sqrt", "log", "abs"};
+static const char *const names[SND_KFN_COUNT] = {"none", "relu", "gelu",     "gelu_tanh", "silu", "tanh", "sigmoid",
+                                                 "erf",  "exp",  "softplus", "sqrt",      "log",  "abs"};
 
-static long double sigmoid(long double x) { return x < 0 ? expl(x) / (1 + expl(x)) : 1 / (1 + expl(-x)); }
-static const long double k0 = 1.595769121605730711759784239737L;  // sqrt(8/pi)
+static long double sigmoid(long double x) {
+    return x < 0 ? expl(x) / (1 + expl(x)) : 1 / (1 + expl(-x));
+}
+static const long double k0 = 1.595769121605730711759784239737L; // sqrt(8/pi)
 
 static long double value(snd_kfn f, long double x) {
     switch (f) {
@@ -74,7 +76,8 @@ enum { POINTS = 40000 };
 static double point(snd_dtype t, snd_kfn f, int i) {
     const double u = (i + 0.5) / POINTS;
     if (f == SND_KFN_LOG || f == SND_KFN_SQRT) return exp((2 * u - 1) * (t == SND_F64 ? 700 : 80));
-    const double wide = f == SND_KFN_EXP || f == SND_KFN_SOFTPLUS || f == SND_KFN_SIGMOID || f == SND_KFN_SILU ? 85 : 12;
+    const double wide =
+        f == SND_KFN_EXP || f == SND_KFN_SOFTPLUS || f == SND_KFN_SIGMOID || f == SND_KFN_SILU ? 85 : 12;
     const double far = t == SND_F64 ? wide * (wide > 20 ? 8.2 : 3.1) : wide;
     const double s = i % 2 ? 1 : -1;
     if (i % 3 == 0) return s * exp(log(1e-8) * u + log(far) * (1 - u));
@@ -83,10 +86,10 @@ static double point(snd_dtype t, snd_kfn f, int i) {
 
 static void errors_stay_in_their_table(void **state) {
     (void)state;
-    EACH_ISA(isa) EACH_TYPE(t)
-    for (unsigned c = 0; c < sizeof bounds / sizeof *bounds; c++) {
+    EACH_ISA(isa) EACH_TYPE(t) for (unsigned c = 0; c < sizeof bounds / sizeof *bounds; c++) {
         const snd_kfn f = bounds[c].f;
-        arr x = arr_make(t, POINTS, 0), y = arr_make(t, POINTS, 0), dx = arr_make(t, POINTS, 0), one = arr_make(t, POINTS, 0);
+        arr x = arr_make(t, POINTS, 0), y = arr_make(t, POINTS, 0), dx = arr_make(t, POINTS, 0),
+            one = arr_make(t, POINTS, 0);
         double worst = 0, worst_slope = 0, at_value = 0, at_slope = 0;
         for (int i = 0; i < POINTS; i++) put(&x, i, point(t, f, i)), put(&one, i, 1);
         snd_k_unary(1, t, f, POINTS, 1, x.p, y.p);
@@ -99,13 +102,14 @@ static void errors_stay_in_their_table(void **state) {
             const double floor = loose ? 0.5 : 0, e = fabs((double)(at(&dx, i) - d));
             const double us = loose && fabsl(d) < floor ? e / (eps_of(t) * floor) : ulps(t, at(&dx, i), d);
             const double v = f == SND_KFN_GELU_TANH && fabs(at(&y, i)) < 0.01 * fabs(z)
-                                 ? fabs((double)(at(&y, i) - value(f, z))) / (eps_of(t) * 0.01 * fabs(z)) : uv;
+                                 ? fabs((double)(at(&y, i) - value(f, z))) / (eps_of(t) * 0.01 * fabs(z))
+                                 : uv;
             if (!(v <= worst)) worst = v, at_value = z;
             if (!(us <= worst_slope)) worst_slope = us, at_slope = z;
         }
         if (getenv("SONDE_SHOW_ULPS"))
-            print_message("%-10s %s isa %d: %.2f ulp at %g, derivative %.2f at %g\n", names[f], t == SND_F64 ? "f64" : "f32", isa,
-                          worst, at_value, worst_slope, at_slope);
+            print_message("%-10s %s isa %d: %.2f ulp at %g, derivative %.2f at %g\n", names[f],
+                          t == SND_F64 ? "f64" : "f32", isa, worst, at_value, worst_slope, at_slope);
         const double allow = t == SND_F64 ? bounds[c].value64 : bounds[c].value32;
         const double allow_slope = t == SND_F64 ? bounds[c].slope64 : bounds[c].slope32;
         if (!(worst <= allow && worst_slope <= allow_slope)) {
@@ -161,7 +165,8 @@ static void limits(void **state) {
         CHECK_REL(one_value(t, SND_KFN_LOG, small), log(small), 2 * eps_of(t));
         CHECK_SAME(one_value(t, SND_KFN_TANH, small), small);
         CHECK_SAME(one_value(t, SND_KFN_EXP, 0), 1);
-        CHECK_REL(one_value(t, SND_KFN_EXP, t == SND_F64 ? -740 : -100), exp(t == SND_F64 ? -740 : -100), 0.1);  // subnormal
+        CHECK_REL(one_value(t, SND_KFN_EXP, t == SND_F64 ? -740 : -100), exp(t == SND_F64 ? -740 : -100),
+                  0.1); // subnormal
         CHECK_SAME(one_value(t, SND_KFN_GELU, 0), 0);
         CHECK_SAME(one_value(t, SND_KFN_RELU, -INFINITY), 0);
     }
@@ -173,8 +178,11 @@ static void derivatives_at_the_ends(void **state) {
     EACH_TYPE(t)
     for (int i = 0; i < 8; i++)
         for (int f = SND_KFN_RELU; f <= SND_KFN_ABS; f++) {
-            const double want = f == SND_KFN_ABS ? (xs[i] > 0 ? 1 : -1) : f == SND_KFN_RELU || f == SND_KFN_GELU ||
-                                f == SND_KFN_GELU_TANH || f == SND_KFN_SILU || f == SND_KFN_SOFTPLUS ? xs[i] > 0 : 0;
+            const double want = f == SND_KFN_ABS ? (xs[i] > 0 ? 1 : -1)
+                                : f == SND_KFN_RELU || f == SND_KFN_GELU || f == SND_KFN_GELU_TANH ||
+                                        f == SND_KFN_SILU || f == SND_KFN_SOFTPLUS
+                                    ? xs[i] > 0
+                                    : 0;
             if (f == SND_KFN_EXP || f == SND_KFN_LOG || f == SND_KFN_SQRT) continue;
             CHECK_CLOSE(snd_k_fn_grad((snd_kfn)f, xs[i]), want, 1e-15);
             arr x = arr_make(t, 1, 0), dy = arr_make(t, 1, 0);
@@ -195,7 +203,8 @@ static void slopes_are_differences_of_values(void **state) {
     (void)state;
     for (int f = SND_KFN_RELU; f <= SND_KFN_ABS; f++)
         for (int i = 0; i < 50; i++) {
-            const double x = f == SND_KFN_LOG || f == SND_KFN_SQRT ? 0.1 + fabs(draw("u", i)) : 1.5 * draw("u", i), h = 1e-3 * fmin(1, fabs(x));
+            const double x = f == SND_KFN_LOG || f == SND_KFN_SQRT ? 0.1 + fabs(draw("u", i)) : 1.5 * draw("u", i),
+                         h = 1e-3 * fmin(1, fabs(x));
             double v[4];
             for (int k = 0; k < 4; k++) v[k] = snd_k_fn((snd_kfn)f, x + h * (k < 2 ? k - 2 : k - 1));
             CHECK_CLOSE((v[0] - 8 * v[1] + 8 * v[2] - v[3]) / (12 * h), snd_k_fn_grad((snd_kfn)f, x), 1e-9);
@@ -225,7 +234,7 @@ static void every_length_place_thread_and_isa_agree(void **state) {
             CHECK_SAME(top, want);
             EACH_ISA(isa) {
                 arr a = arr_copy(&x, (int)(n % 13)), b = arr_copy(&dy, (int)(n % 5));
-                snd_k_unary_bwd(2, t, (snd_kfn)f, n, 0.9, a.p, 1.1, b.p, b.p);  // in place on dy
+                snd_k_unary_bwd(2, t, (snd_kfn)f, n, 0.9, a.p, 1.1, b.p, b.p); // in place on dy
                 CHECK_SAME(snd_k_unary(2, t, (snd_kfn)f, n, 0.9, a.p, a.p), top);
                 assert_true(same_bits(&a, &y) && same_bits(&b, &dx));
                 arr_free(&a), arr_free(&b);

@@ -131,8 +131,8 @@ static void hostile_scales(void **state) {
     static const double scale64[] = {5e-322, 1e-308, 1e-200, 1e-150, 1e-20, 1, 1e20, 1e100, 1e150, 1e200, 1e300, 3e307};
     static const double eps_list[] = {1e-5, 1e-12, 0};
     EACH_ISA(isa)
-    EACH_TYPE(t) for (int k = SND_KNORM_LAYER; k <= SND_KNORM_UNIT; k++) for (int c = 0; c < 12; c++) for (int e = 0;
-                                                                                                           e < 3; e++) {
+    EACH_TYPE(t)
+    for (int k = SND_KNORM_LAYER; k <= SND_KNORM_UNIT; k++) for (int c = 0; c < 12; c++) for (int e = 0; e < 3; e++) {
         const double a = t == SND_F64 ? scale64[c] : scale32[c];
         const setup s = {(snd_knorm)k, 4, 37, eps_list[e], k == SND_KNORM_UNIT ? 2 : 1, 0, true, true};
         arr x = arr_draw(t, 4 * 37, 1, "hostile", a), g = arr_draw(t, 37, 0, "g", 1), b = arr_draw(t, 37, 0, "b", 1);
@@ -169,8 +169,8 @@ static void constant_and_zero_rows_give_beta(void **state) {
     (void)state;
     static const double values[] = {0, 1, -3.1, 1e5 / 3, 1e30 / 7, 1e-30 / 3, 1e-44};
     EACH_ISA(isa)
-    EACH_TYPE(t) for (int64_t D = 1; D <= 1030; D += D < 40 ? 1 : 331) for (int v = 0; v < 7; v++) for (int e = 0;
-                                                                                                        e < 2; e++) {
+    EACH_TYPE(t)
+    for (int64_t D = 1; D <= 1030; D += D < 40 ? 1 : 331) for (int v = 0; v < 7; v++) for (int e = 0; e < 2; e++) {
         const setup s = {SND_KNORM_LAYER, 2, D, e ? 0 : 1e-5, 1, 0, true, true};
         arr x = arr_make(t, 2 * D, 0), g = arr_draw(t, D, 0, "g", 1), b = arr_draw(t, D, 0, "b", 1);
         arr dy = arr_draw(t, 2 * D, 0, "dy", 1);
@@ -209,8 +209,9 @@ static void bad_rows_become_nan_and_no_others(void **state) {
     (void)state;
     static const double poison[] = {NAN, INFINITY, -INFINITY};
     EACH_ISA(isa)
-    EACH_TYPE(t) for (int k = SND_KNORM_LAYER; k <= SND_KNORM_UNIT;
-                      k++) for (int p = 0; p < 3; p++) for (int64_t place = 0; place < 70; place += 23) {
+    EACH_TYPE(t)
+    for (int k = SND_KNORM_LAYER; k <= SND_KNORM_UNIT; k++) for (int p = 0; p < 3; p++) for (int64_t place = 0;
+                                                                                             place < 70; place += 23) {
         const int64_t D = 70;
         const setup s = {(snd_knorm)k, 3, D, 1e-5, 1, 0, true, true};
         arr x = arr_draw(t, 3 * D, 0, "x", 1), g = arr_draw(t, D, 0, "g", 1), b = arr_draw(t, D, 0, "b", 1);

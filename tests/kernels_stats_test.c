@@ -11,7 +11,8 @@ static long double pair_mean(const arr *x, int64_t R, int64_t D, bool centred) {
         for (int64_t b = 0; b < R; b++) {
             long double ma = 0, mb = 0, ab = 0, aa = 0, bb = 0;
             if (a == b) continue;
-            for (int64_t j = 0; centred && j < D; j++) ma += at(x, a * D + j) / (long double)D, mb += at(x, b * D + j) / (long double)D;
+            for (int64_t j = 0; centred && j < D; j++)
+                ma += at(x, a * D + j) / (long double)D, mb += at(x, b * D + j) / (long double)D;
             for (int64_t j = 0; j < D; j++) {
                 const long double u = at(x, a * D + j) - ma, v = at(x, b * D + j) - mb;
                 ab += u * v, aa += u * u, bb += v * v;
@@ -40,37 +41,46 @@ static plain definition(const arr *x, int64_t R, int64_t D) {
         for (int64_t r = 0; r < R; r++) v += (at(x, r * D + j) - m) * (at(x, r * D + j) - m);
         bv += v / R / D;
     }
-    return (plain){(double)s, (double)s2, (double)s4, (double)rm, (double)bv, R > 1 ? (double)pair_mean(x, R, D, false) : NAN,
-                   R > 1 && D > 1 ? (double)pair_mean(x, R, D, true) : NAN, top};
+    return (plain){(double)s,
+                   (double)s2,
+                   (double)s4,
+                   (double)rm,
+                   (double)bv,
+                   R > 1 ? (double)pair_mean(x, R, D, false) : NAN,
+                   R > 1 && D > 1 ? (double)pair_mean(x, R, D, true) : NAN,
+                   top};
 }
 
 static void moments_match_their_definitions(void **state) {
     (void)state;
-    static const int64_t shapes[][2] = {{1, 1}, {1, 40}, {2, 1}, {2, 2}, {5, 33}, {17, 64}, {3, 700}, {40, 65}, {64, 256}};
-    EACH_ISA(isa) EACH_TYPE(t)
-    for (int c = 0; c < 9; c++)
-        for (int offset = 0; offset < 2; offset++) {
-            const int64_t R = shapes[c][0], D = shapes[c][1];
-            arr x = arr_draw(t, R * D, 1, "m", 1);
-            for (int64_t i = 0; offset && i < R * D; i++) put(&x, i, 1e3 + at(&x, i));
-            const plain p = definition(&x, R, D);
-            snd_kmoments m;
-            snd_k_moments(1, t, R, D, x.p, SND_KM_ALL, &m);
-            const double n = (double)(R * D), size = offset ? 1e3 : 1;
-            CHECK_CLOSE(m.sum / n / size, p.sum / n / size, 1e-15);
-            CHECK_REL(m.sumsq, p.sumsq, 1e-14);
-            CHECK_REL(m.sum4, p.sum4, 1e-14);
-            CHECK_REL(m.sum_rowmean2, p.rowmean2, 1e-12 / size);
-            CHECK_CLOSE(m.bvar, p.bvar, 1e-13);
-            if (R < 2) assert_true(isnan(m.cos) && isnan(m.pearson));
-            else CHECK_CLOSE(m.cos, p.cos, 1e-14);
-            if (D < 2) assert_true(isnan(m.pearson));
-            else if (R > 1) CHECK_CLOSE(m.pearson, p.pearson, 1e-10);
-            CHECK_SAME(m.absmax, p.absmax);
-            CHECK_SAME(fabs(at(&x, m.at)), m.absmax);
-            assert_int_equal(m.nonfinite, 0);
-            arr_free(&x);
-        }
+    static const int64_t shapes[][2] = {{1, 1},   {1, 40},  {2, 1},   {2, 2},   {5, 33},
+                                        {17, 64}, {3, 700}, {40, 65}, {64, 256}};
+    EACH_ISA(isa) EACH_TYPE(t) for (int c = 0; c < 9; c++) for (int offset = 0; offset < 2; offset++) {
+        const int64_t R = shapes[c][0], D = shapes[c][1];
+        arr x = arr_draw(t, R * D, 1, "m", 1);
+        for (int64_t i = 0; offset && i < R * D; i++) put(&x, i, 1e3 + at(&x, i));
+        const plain p = definition(&x, R, D);
+        snd_kmoments m;
+        snd_k_moments(1, t, R, D, x.p, SND_KM_ALL, &m);
+        const double n = (double)(R * D), size = offset ? 1e3 : 1;
+        CHECK_CLOSE(m.sum / n / size, p.sum / n / size, 1e-15);
+        CHECK_REL(m.sumsq, p.sumsq, 1e-14);
+        CHECK_REL(m.sum4, p.sum4, 1e-14);
+        CHECK_REL(m.sum_rowmean2, p.rowmean2, 1e-12 / size);
+        CHECK_CLOSE(m.bvar, p.bvar, 1e-13);
+        if (R < 2)
+            assert_true(isnan(m.cos) && isnan(m.pearson));
+        else
+            CHECK_CLOSE(m.cos, p.cos, 1e-14);
+        if (D < 2)
+            assert_true(isnan(m.pearson));
+        else if (R > 1)
+            CHECK_CLOSE(m.pearson, p.pearson, 1e-10);
+        CHECK_SAME(m.absmax, p.absmax);
+        CHECK_SAME(fabs(at(&x, m.at)), m.absmax);
+        assert_int_equal(m.nonfinite, 0);
+        arr_free(&x);
+    }
 }
 
 static void only_what_is_asked(void **state) {
@@ -120,13 +130,13 @@ static void hostile_values(void **state) {
         CHECK_CLOSE(b.pearson, a.pearson, 1e-14);
         for (int64_t j = 0; j < D; j++) put(&y, 2 * D + j, 4);
         snd_k_moments(1, t, R, D, y.p, SND_KM_COS, &b);
-        assert_true(isfinite(b.cos) && isnan(b.pearson));  // a constant row has no correlation
+        assert_true(isfinite(b.cos) && isnan(b.pearson)); // a constant row has no correlation
         for (int64_t j = 0; j < D; j++) put(&y, 2 * D + j, 0);
         snd_k_moments(1, t, R, D, y.p, SND_KM_ALL, &b);
         assert_true(isnan(b.cos) && isnan(b.pearson) && isfinite(b.sum));
         for (int64_t i = 0; i < R * D; i++) put(&y, i, i % D == 3 ? -1 : 2);
         snd_k_moments(1, t, R, D, y.p, SND_KM_COS, &b);
-        CHECK_CLOSE(b.cos, 1, 1e-14);  // equal rows
+        CHECK_CLOSE(b.cos, 1, 1e-14); // equal rows
         CHECK_CLOSE(b.pearson, 1, 1e-14);
         arr_free(&y);
     }
@@ -163,8 +173,7 @@ static void threads_and_isas_agree_bitwise(void **state) {
 
 static void cosines_of_corresponding_rows(void **state) {
     (void)state;
-    EACH_ISA(isa) EACH_TYPE(t)
-    for (int64_t D = 1; D < 300; D += D < 34 ? 1 : 71) {
+    EACH_ISA(isa) EACH_TYPE(t) for (int64_t D = 1; D < 300; D += D < 34 ? 1 : 71) {
         const int64_t R = 6;
         arr x = arr_draw(t, R * D, 0, "x", 1), y = arr_draw(t, R * D, 1, "y", 1);
         long double wc = 0, wr = 0;
@@ -243,7 +252,7 @@ static void underflow_shares(void **state) {
         arr y = arr_draw(t, 100000, 1, "u", 0x1p-25);
         const double share = snd_k_underflow_share(1, t, 100000, y.p, 0, SND_F16);
         for (int th = 2; th < 5; th++) CHECK_SAME(snd_k_underflow_share(th, t, 100000, y.p, 0, SND_F16), share);
-        CHECK_CLOSE(share, 0.6827, 0.01);  // |z| < 1
+        CHECK_CLOSE(share, 0.6827, 0.01); // |z| < 1
         arr_free(&y);
     }
 }

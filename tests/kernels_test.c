@@ -32,35 +32,35 @@ static int64_t strides(const int64_t dim[3], int pattern, int64_t s[3]) {
 
 static void binary_of_every_broadcast(void **state) {
     (void)state;
-    static const int64_t dims[][3] = {{1, 1, 1}, {2, 3, 5}, {1, 7, 33}, {4, 1, 17}, {3, 66, 1}, {2, 2, 1030}, {1, 1, 70000}, {0, 3, 4}};
-    EACH_ISA(isa) EACH_TYPE(t)
-    for (int d = 0; d < 8; d++)
-        for (int px = 0; px < 8; px++)
-            for (int py = 0; py < 8; py += d == 6 ? 7 : 1)
-                for (int op = SND_KBIN_ADD; op <= SND_KBIN_MAX; op++) {
-                    const int64_t *dim = dims[d], n = dim[0] * dim[1] * dim[2];
-                    if (d == 6 && px % 4 != 0) continue;
-                    int64_t sx[3], sy[3];
-                    const int64_t nx = strides(dim, px, sx), ny = strides(dim, py, sy);
-                    arr x = arr_draw(t, nx, px, "bx", 1), y = arr_draw(t, ny, 1, "by", 1), out = arr_make(t, n, py);
-                    const double top = snd_k_binary(2, t, (snd_kbin)op, dim, 1.5, x.p, sx, -0.5, y.p, sy, out.p);
-                    double want_top = 0;
-                    for (int64_t i = 0; i < n; i++) {
-                        const int64_t i2 = i % dim[2], i1 = i / dim[2] % dim[1], i0 = i / dim[2] / dim[1];
-                        const double want = binary(t, (snd_kbin)op, 1.5, at(&x, i0 * sx[0] + i1 * sx[1] + i2 * sx[2]), -0.5,
-                                                   at(&y, i0 * sy[0] + i1 * sy[1] + i2 * sy[2]));
-                        CHECK_SAME(at(&out, i), want);
-                        want_top = fmax(want_top, fabs(want));
-                    }
-                    CHECK_SAME(top, want_top);
-                    arr_free(&x), arr_free(&y), arr_free(&out);
-                }
+    static const int64_t dims[][3] = {{1, 1, 1},  {2, 3, 5},    {1, 7, 33},    {4, 1, 17},
+                                      {3, 66, 1}, {2, 2, 1030}, {1, 1, 70000}, {0, 3, 4}};
+    EACH_ISA(isa)
+    EACH_TYPE(t) for (int d = 0; d < 8; d++) for (int px = 0; px < 8;
+                                                  px++) for (int py = 0; py < 8;
+                                                             py += d == 6 ? 7 : 1) for (int op = SND_KBIN_ADD;
+                                                                                        op <= SND_KBIN_MAX; op++) {
+        const int64_t *dim = dims[d], n = dim[0] * dim[1] * dim[2];
+        if (d == 6 && px % 4 != 0) continue;
+        int64_t sx[3], sy[3];
+        const int64_t nx = strides(dim, px, sx), ny = strides(dim, py, sy);
+        arr x = arr_draw(t, nx, px, "bx", 1), y = arr_draw(t, ny, 1, "by", 1), out = arr_make(t, n, py);
+        const double top = snd_k_binary(2, t, (snd_kbin)op, dim, 1.5, x.p, sx, -0.5, y.p, sy, out.p);
+        double want_top = 0;
+        for (int64_t i = 0; i < n; i++) {
+            const int64_t i2 = i % dim[2], i1 = i / dim[2] % dim[1], i0 = i / dim[2] / dim[1];
+            const double want = binary(t, (snd_kbin)op, 1.5, at(&x, i0 * sx[0] + i1 * sx[1] + i2 * sx[2]), -0.5,
+                                       at(&y, i0 * sy[0] + i1 * sy[1] + i2 * sy[2]));
+            CHECK_SAME(at(&out, i), want);
+            want_top = fmax(want_top, fabs(want));
+        }
+        CHECK_SAME(top, want_top);
+        arr_free(&x), arr_free(&y), arr_free(&out);
+    }
 }
 
 static void binary_in_place_and_nan(void **state) {
     (void)state;
-    EACH_ISA(isa) EACH_TYPE(t)
-    for (int64_t n = 0; n < 70; n++) {
+    EACH_ISA(isa) EACH_TYPE(t) for (int64_t n = 0; n < 70; n++) {
         const int64_t dim[3] = {1, 1, n}, s[3] = {0, 0, 1};
         arr x = arr_draw(t, n, 0, "x", 1), y = arr_draw(t, n, 2, "y", 1), out = arr_make(t, n, 1);
         snd_k_binary(1, t, SND_KBIN_ADD, dim, 1, x.p, s, 2, y.p, s, out.p);
@@ -72,7 +72,8 @@ static void binary_in_place_and_nan(void **state) {
             put(&x, n / 2, NAN);
             for (int op = SND_KBIN_ADD; op <= SND_KBIN_MAX; op++)
                 for (int swap = 0; swap < 2; swap++) {
-                    assert_true(isnan(snd_k_binary(1, t, (snd_kbin)op, dim, 1, swap ? y.p : x.p, s, 1, swap ? x.p : y.p, s, out.p)));
+                    assert_true(isnan(
+                        snd_k_binary(1, t, (snd_kbin)op, dim, 1, swap ? y.p : x.p, s, 1, swap ? x.p : y.p, s, out.p)));
                     for (int64_t i = 0; i < n; i++) assert_int_equal(isnan(at(&out, i)) != 0, i == n / 2);
                 }
             put(&x, n / 2, -INFINITY);
@@ -86,8 +87,7 @@ static void binary_in_place_and_nan(void **state) {
 
 static void affine_and_absmax(void **state) {
     (void)state;
-    EACH_ISA(isa) EACH_TYPE(t)
-    for (int64_t n = 0; n < 100000; n += n < 70 ? 1 : 33331) {
+    EACH_ISA(isa) EACH_TYPE(t) for (int64_t n = 0; n < 100000; n += n < 70 ? 1 : 33331) {
         arr x = arr_draw(t, n, (int)(n % 16), "x", 3);
         double top = 0, top_x = 0;
         for (int64_t i = 0; i < n; i++) {
@@ -110,12 +110,11 @@ static void affine_and_absmax(void **state) {
 // Gradients of min and max go to the winner; the first operand wins ties; together they are dy.
 static void minmax_backward(void **state) {
     (void)state;
-    EACH_ISA(isa) EACH_TYPE(t)
-    for (int max = 0; max < 2; max++) {
+    EACH_ISA(isa) EACH_TYPE(t) for (int max = 0; max < 2; max++) {
         const int64_t dim[3] = {3, 4, 5}, sx[3] = {20, 5, 1}, sy[3] = {0, 5, 1};
         arr x = arr_draw(t, 60, 0, "x", 1), y = arr_draw(t, 20, 0, "y", 1), dy = arr_draw(t, 60, 0, "dy", 1);
         arr d1 = arr_make(t, 60, 0), d2 = arr_make(t, 60, 0);
-        put(&y, 3, -2 * at(&x, 23));  // a tie: 2x = -y
+        put(&y, 3, -2 * at(&x, 23)); // a tie: 2x = -y
         snd_k_minmax_bwd(2, t, max, false, dim, 2, x.p, sx, -1, y.p, sy, dy.p, d1.p);
         snd_k_minmax_bwd(1, t, max, true, dim, 2, x.p, sx, -1, y.p, sy, dy.p, d2.p);
         for (int64_t i = 0; i < 60; i++) {
@@ -131,44 +130,46 @@ static void minmax_backward(void **state) {
 
 static void sums_to_every_shape(void **state) {
     (void)state;
-    static const int64_t dims[][3] = {{1, 1, 1}, {4, 3, 5}, {7, 2, 65}, {2, 70, 3}, {200, 1, 130}, {1, 300, 70}, {3, 1, 5000}, {90, 40, 33}};
-    EACH_ISA(isa) EACH_TYPE(t)
-    for (int exact = 0; exact < 2; exact++)
-        for (int d = 0; d < 8; d++)
-            for (int keep = 0; keep < 8; keep++) {
-                const int64_t *dim = dims[d], n = dim[0] * dim[1] * dim[2];
-                int64_t so[3];
-                const int64_t n_out = strides(dim, keep, so);
-                arr x = arr_draw(t, n, 1, "x", 1), out = arr_make(t, n_out, 2), again = arr_make(t, n_out, 0);
-                for (int64_t i = 0; exact && i < n; i++) put(&x, i, (double)(i * 7919 % 17 - 8));
-                snd_k_sum_to(1, t, dim, x.p, -2, so, n_out, out.p);
-                double *want = snd_calloc((size_t)n_out, sizeof *want), *size = snd_calloc((size_t)n_out, sizeof *size);
-                for (int64_t i = 0; i < n; i++) {
-                    const int64_t o = i / dim[2] / dim[1] * so[0] + i / dim[2] % dim[1] * so[1] + i % dim[2] * so[2];
-                    want[o] -= 2 * at(&x, i);
-                    size[o] += 2 * fabs(at(&x, i));
-                }
-                for (int64_t o = 0; o < n_out; o++) {
-                    if (exact) CHECK_SAME(at(&out, o), want[o]);  // small integers: every order is exact
-                    else CHECK_CLOSE(at(&out, o) / (size[o] + 1), want[o] / (size[o] + 1), 2 * eps_of(t));
-                }
-                for (int th = 2; th <= 4; th++) {
-                    snd_k_sum_to(th, t, dim, x.p, -2, so, n_out, again.p);
-                    assert_true(same_bits(&again, &out));
-                }
-                snd_free(want), snd_free(size);
-                arr_free(&x), arr_free(&out), arr_free(&again);
-            }
+    static const int64_t dims[][3] = {{1, 1, 1},     {4, 3, 5},    {7, 2, 65},   {2, 70, 3},
+                                      {200, 1, 130}, {1, 300, 70}, {3, 1, 5000}, {90, 40, 33}};
+    EACH_ISA(isa)
+    EACH_TYPE(t) for (int exact = 0; exact < 2; exact++) for (int d = 0; d < 8; d++) for (int keep = 0; keep < 8;
+                                                                                          keep++) {
+        const int64_t *dim = dims[d], n = dim[0] * dim[1] * dim[2];
+        int64_t so[3];
+        const int64_t n_out = strides(dim, keep, so);
+        arr x = arr_draw(t, n, 1, "x", 1), out = arr_make(t, n_out, 2), again = arr_make(t, n_out, 0);
+        for (int64_t i = 0; exact && i < n; i++) put(&x, i, (double)(i * 7919 % 17 - 8));
+        snd_k_sum_to(1, t, dim, x.p, -2, so, n_out, out.p);
+        double *want = snd_calloc((size_t)n_out, sizeof *want), *size = snd_calloc((size_t)n_out, sizeof *size);
+        for (int64_t i = 0; i < n; i++) {
+            const int64_t o = i / dim[2] / dim[1] * so[0] + i / dim[2] % dim[1] * so[1] + i % dim[2] * so[2];
+            want[o] -= 2 * at(&x, i);
+            size[o] += 2 * fabs(at(&x, i));
+        }
+        for (int64_t o = 0; o < n_out; o++) {
+            if (exact)
+                CHECK_SAME(at(&out, o), want[o]); // small integers: every order is exact
+            else
+                CHECK_CLOSE(at(&out, o) / (size[o] + 1), want[o] / (size[o] + 1), 2 * eps_of(t));
+        }
+        for (int th = 2; th <= 4; th++) {
+            snd_k_sum_to(th, t, dim, x.p, -2, so, n_out, again.p);
+            assert_true(same_bits(&again, &out));
+        }
+        snd_free(want), snd_free(size);
+        arr_free(&x), arr_free(&out), arr_free(&again);
+    }
 }
 
 // ---- rows ----------------------------------------------------------------------------------------------------------------
 
 static void row_dots(void **state) {
     (void)state;
-    EACH_ISA(isa) EACH_TYPE(t)
-    for (int64_t D = 0; D < 1100; D += D < 34 ? 1 : 211) {
+    EACH_ISA(isa) EACH_TYPE(t) for (int64_t D = 0; D < 1100; D += D < 34 ? 1 : 211) {
         const int64_t R = D < 34 ? 3 : 100;
-        arr x = arr_draw(t, R * D, 1, "x", 1), y = arr_draw(t, R * D, 0, "y", 1), out = arr_make(t, R, 0), b = arr_make(t, R, 0);
+        arr x = arr_draw(t, R * D, 1, "x", 1), y = arr_draw(t, R * D, 0, "y", 1), out = arr_make(t, R, 0),
+            b = arr_make(t, R, 0);
         snd_k_rowdot(1, t, R, D, 0.5, x.p, y.p, out.p);
         snd_k_rowdot(4, t, R, D, 0.5, x.p, y.p, b.p);
         assert_true(same_bits(&out, &b));
@@ -186,63 +187,60 @@ static void row_dots(void **state) {
 
 static void softmax_both_ways(void **state) {
     (void)state;
-    EACH_ISA(isa) EACH_TYPE(t)
-    for (int64_t D = 1; D < 600; D += D < 34 ? 1 : 97)
-        for (int big = 0; big < 2; big++) {
-            const int64_t R = 5;
-            const double s = big ? -30 : 0.7;
-            arr x = arr_draw(t, R * D, 1, "x", 3), dp = arr_draw(t, R * D, 0, "dp", 1), p = arr_make(t, R * D, 0), dx = arr_make(t, R * D, 0);
-            for (int64_t j = 0; j < D; j++) put(&x, j, at(&x, j) + (big ? 900 : 0));  // a shift changes nothing
-            snd_k_softmax(2, t, R, D, s, x.p, p.p);
-            snd_k_softmax_bwd(2, t, R, D, s, p.p, dp.p, dx.p);
-            for (int64_t r = 0; r < R; r++) {
-                long double z = 0, dot = 0, m = -INFINITY;
-                for (int64_t j = 0; j < D; j++) m = fmaxl(m, s * at(&x, r * D + j));
-                for (int64_t j = 0; j < D; j++) z += expl(s * at(&x, r * D + j) - m);
-                for (int64_t j = 0; j < D; j++) dot += expl(s * at(&x, r * D + j) - m) / z * at(&dp, r * D + j);
-                for (int64_t j = 0; j < D; j++) {
-                    const long double q = expl(s * at(&x, r * D + j) - m) / z;
-                    // the rounding of s*x is an error of the exponent
-                    const double tol = eps_of(t) * (4 + fabs(s * at(&x, r * D + j)));
-                    CHECK_CLOSE(at(&p, r * D + j), (double)q, tol);
-                    CHECK_CLOSE(at(&dx, r * D + j) / s, (double)(q * (at(&dp, r * D + j) - dot)), 4 * tol);
-                }
+    EACH_ISA(isa) EACH_TYPE(t) for (int64_t D = 1; D < 600; D += D < 34 ? 1 : 97) for (int big = 0; big < 2; big++) {
+        const int64_t R = 5;
+        const double s = big ? -30 : 0.7;
+        arr x = arr_draw(t, R * D, 1, "x", 3), dp = arr_draw(t, R * D, 0, "dp", 1), p = arr_make(t, R * D, 0),
+            dx = arr_make(t, R * D, 0);
+        for (int64_t j = 0; j < D; j++) put(&x, j, at(&x, j) + (big ? 900 : 0)); // a shift changes nothing
+        snd_k_softmax(2, t, R, D, s, x.p, p.p);
+        snd_k_softmax_bwd(2, t, R, D, s, p.p, dp.p, dx.p);
+        for (int64_t r = 0; r < R; r++) {
+            long double z = 0, dot = 0, m = -INFINITY;
+            for (int64_t j = 0; j < D; j++) m = fmaxl(m, s * at(&x, r * D + j));
+            for (int64_t j = 0; j < D; j++) z += expl(s * at(&x, r * D + j) - m);
+            for (int64_t j = 0; j < D; j++) dot += expl(s * at(&x, r * D + j) - m) / z * at(&dp, r * D + j);
+            for (int64_t j = 0; j < D; j++) {
+                const long double q = expl(s * at(&x, r * D + j) - m) / z;
+                // the rounding of s*x is an error of the exponent
+                const double tol = eps_of(t) * (4 + fabs(s * at(&x, r * D + j)));
+                CHECK_CLOSE(at(&p, r * D + j), (double)q, tol);
+                CHECK_CLOSE(at(&dx, r * D + j) / s, (double)(q * (at(&dp, r * D + j) - dot)), 4 * tol);
             }
-            snd_k_softmax(1, t, R, D, s, x.p, x.p);
-            snd_k_softmax_bwd(1, t, R, D, s, p.p, dp.p, dp.p);
-            assert_true(same_bits(&x, &p) && same_bits(&dp, &dx));
-            arr_free(&x), arr_free(&dp), arr_free(&p), arr_free(&dx);
         }
+        snd_k_softmax(1, t, R, D, s, x.p, x.p);
+        snd_k_softmax_bwd(1, t, R, D, s, p.p, dp.p, dp.p);
+        assert_true(same_bits(&x, &p) && same_bits(&dp, &dx));
+        arr_free(&x), arr_free(&dp), arr_free(&p), arr_free(&dx);
+    }
 }
 
 static void weighted_sums(void **state) {
     (void)state;
-    EACH_ISA(isa) EACH_TYPE(t)
-    for (int K = 0; K < 5; K++)
-        for (int per_row = 0; per_row < 2; per_row++) {
-            const int64_t R = 7, D = 29;
-            arr w = arr_draw(t, R * K + 1, 0, "w", 1), out = arr_make(t, R * D, 1), v[5];
-            const void *p[5];
-            const double scale[5] = {1, 4, 0.25, 1, 2};
-            for (int k = 0; k < 5; k++) v[k] = arr_draw(t, R * D, k, "v", 1 + k), p[k] = v[k].p;
-            const double top = snd_k_wsum(2, t, R, D, K, w.p, per_row, K == 4 ? NULL : scale, p, out.p);
-            double want_top = 0;
-            for (int64_t i = 0; i < R * D; i++) {
-                double want = 0;
-                for (int k = 0; k < K; k++) want += at(&w, per_row ? i / D * K + k : k) * (K == 4 ? 1 : scale[k]) * at(&v[k], i);
-                CHECK_CLOSE(at(&out, i), want, 20 * eps_of(t));
-                want_top = fmax(want_top, fabs(at(&out, i)));
-            }
-            CHECK_SAME(top, want_top);
-            arr_free(&w), arr_free(&out);
-            for (int k = 0; k < 5; k++) arr_free(&v[k]);
+    EACH_ISA(isa) EACH_TYPE(t) for (int K = 0; K < 5; K++) for (int per_row = 0; per_row < 2; per_row++) {
+        const int64_t R = 7, D = 29;
+        arr w = arr_draw(t, R * K + 1, 0, "w", 1), out = arr_make(t, R * D, 1), v[5];
+        const void *p[5];
+        const double scale[5] = {1, 4, 0.25, 1, 2};
+        for (int k = 0; k < 5; k++) v[k] = arr_draw(t, R * D, k, "v", 1 + k), p[k] = v[k].p;
+        const double top = snd_k_wsum(2, t, R, D, K, w.p, per_row, K == 4 ? NULL : scale, p, out.p);
+        double want_top = 0;
+        for (int64_t i = 0; i < R * D; i++) {
+            double want = 0;
+            for (int k = 0; k < K; k++)
+                want += at(&w, per_row ? i / D * K + k : k) * (K == 4 ? 1 : scale[k]) * at(&v[k], i);
+            CHECK_CLOSE(at(&out, i), want, 20 * eps_of(t));
+            want_top = fmax(want_top, fabs(at(&out, i)));
         }
+        CHECK_SAME(top, want_top);
+        arr_free(&w), arr_free(&out);
+        for (int k = 0; k < 5; k++) arr_free(&v[k]);
+    }
 }
 
 static void cross_entropy(void **state) {
     (void)state;
-    EACH_ISA(isa) EACH_TYPE(t)
-    for (int64_t V = 1; V < 2000; V += V < 34 ? 3 : 633) {
+    EACH_ISA(isa) EACH_TYPE(t) for (int64_t V = 1; V < 2000; V += V < 34 ? 3 : 633) {
         const int64_t R = 40;
         const double s = 0.8;
         int64_t target[40], used, used4;
@@ -265,7 +263,8 @@ static void cross_entropy(void **state) {
             if (target[r] != -100) total += want - s * at(&x, r * V + target[r]);
             for (int64_t j = 0; j < V; j++) {
                 const double q = (double)expl(s * at(&x, r * V + j) - want) - (j == target[r]);
-                CHECK_CLOSE(at(&dx, r * V + j), target[r] == -100 ? 0 : 2 * s / 32 * q, 0.1 * eps_of(t) * (20 + fabs(want)));
+                CHECK_CLOSE(at(&dx, r * V + j), target[r] == -100 ? 0 : 2 * s / 32 * q,
+                            0.1 * eps_of(t) * (20 + fabs(want)));
             }
         }
         CHECK_CLOSE(loss, total / 32, 4 * eps_of(t) * 10);
@@ -273,7 +272,7 @@ static void cross_entropy(void **state) {
     }
     int64_t none[2] = {-1, -1}, used;
     double lse[2], x[4] = {1, 2, 3, 4}, dx[4];
-    assert_true(isnan(snd_k_xent_fwd(1, SND_F64, 2, 2, 1, x, none, -1, lse, &used)));  // a mean over nothing
+    assert_true(isnan(snd_k_xent_fwd(1, SND_F64, 2, 2, 1, x, none, -1, lse, &used))); // a mean over nothing
     snd_k_xent_bwd(1, SND_F64, 2, 2, 1, x, none, -1, lse, used, 1, dx);
     for (int i = 0; i < 4; i++) CHECK_SAME(dx[i], 0);
 }

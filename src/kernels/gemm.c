@@ -26,8 +26,8 @@ typedef const dnnl_version_head *dnnl_version_fn(void);
 
 // cblas.h with 32-bit integers.
 enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 };
-typedef void sgemm_fn(int order, int ta, int tb, int M, int N, int K, float alpha, const float *A, int lda, const float *B,
-                      int ldb, float beta, float *C, int ldc);
+typedef void sgemm_fn(int order, int ta, int tb, int M, int N, int K, float alpha, const float *A, int lda,
+                      const float *B, int ldb, float beta, float *C, int ldc);
 typedef void dgemm_fn(int order, int ta, int tb, int M, int N, int K, double alpha, const double *A, int lda,
                       const double *B, int ldb, double beta, double *C, int ldc);
 typedef void set_threads_fn(int n);
@@ -40,11 +40,13 @@ typedef struct library {
     char dnnl_name[40], blas_name[40];
 } library;
 
-static library lib;  // written once, under `opened`
+static library lib; // written once, under `opened`
 static pthread_once_t opened = PTHREAD_ONCE_INIT;
-static _Atomic int hook;  // test hook: snd_kgemm
+static _Atomic int hook; // test hook: snd_kgemm
 
-void snd_k_limit_gemm(snd_kgemm g) { atomic_store_explicit(&hook, (int)g, memory_order_relaxed); }
+void snd_k_limit_gemm(snd_kgemm g) {
+    atomic_store_explicit(&hook, (int)g, memory_order_relaxed);
+}
 
 // dlsym returns an object pointer; POSIX says it converts, C wants it said with bytes.
 static bool symbol(void *handle, const char *name, void *fn) {
@@ -54,7 +56,7 @@ static bool symbol(void *handle, const char *name, void *fn) {
 }
 
 static void open_dnnl(void) {
-#ifdef _OPENMP  // oneDNN brings libgomp, and needs the call below that keeps it to one thread
+#ifdef _OPENMP // oneDNN brings libgomp, and needs the call below that keeps it to one thread
     void *h = dlopen("libdnnl.so.2", RTLD_NOW | RTLD_LOCAL);
     dnnl_version_fn *version;
     if (!symbol(h, "dnnl_sgemm", &lib.dnnl) || !symbol(h, "dnnl_version", &version)) {
@@ -112,7 +114,7 @@ typedef struct gemm_job {
     snd_dtype t;
     snd_kt_gemm *own;
     bool ta, tb;
-    int64_t M, N, K, lda, ldb, ldc, rows, cols, across;  // tiles are rows x cols, `across` of them side by side
+    int64_t M, N, K, lda, ldb, ldc, rows, cols, across; // tiles are rows x cols, `across` of them side by side
     double alpha, beta;
     const void *A, *B;
     void *C;
@@ -151,13 +153,17 @@ static void tile_task(void *ctx, int64_t i) {
     const void *a = snd_at(j->A, j->ta ? r0 : r0 * j->lda, size), *b = snd_at(j->B, j->tb ? c0 * j->ldb : c0, size);
     void *c = snd_at_mut(j->C, r0 * j->ldc + c0, size);
     if (j->how == SND_KGEMM_ONEDNN && dnnl_tile(j, m, n, a, b, c)) return;
-    if (j->how == SND_KGEMM_OPENBLAS) blas_tile(j, m, n, a, b, c);
-    else j->own(j->ta, j->tb, m, n, j->K, j->alpha, a, j->lda, b, j->ldb, j->beta, c, j->ldc);
+    if (j->how == SND_KGEMM_OPENBLAS)
+        blas_tile(j, m, n, a, b, c);
+    else
+        j->own(j->ta, j->tb, m, n, j->K, j->alpha, a, j->lda, b, j->ldb, j->beta, c, j->ldc);
 }
 
 // ---- the grid ---------------------------------------------------------------------------------------------------------
 
-static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static int64_t ceil_div(int64_t a, int64_t b) {
+    return (a + b - 1) / b;
+}
 
 // Tiles of about 128 x 128 run at 0.94 of one core's roof (NN, oneDNN 2.6.3; 256 wide is no better, 64 wide loses a
 // tenth); a few large ones are cut once more so that two or four threads find equal shares.
@@ -165,11 +171,13 @@ static void choose_grid(gemm_job *j) {
     int64_t down = ceil_div(j->M, 128), over = ceil_div(j->N, 128);
     const bool large = j->M * j->N * j->K >= 1 << 21;
     if (large && down * over % 2 && down * over < 8) {
-        if (j->N >= 128) over++;
-        else if (j->M >= 128) down++;
+        if (j->N >= 128)
+            over++;
+        else if (j->M >= 128)
+            down++;
     }
     j->rows = ceil_div(j->M, down);
-    j->cols = ceil_div(ceil_div(j->N, over), 16) * 16;  // whole vectors
+    j->cols = ceil_div(ceil_div(j->N, over), 16) * 16; // whole vectors
     j->across = ceil_div(j->N, j->cols);
 }
 
@@ -183,9 +191,22 @@ void snd_k_gemm(int th, snd_dtype t, bool ta, bool tb, int64_t M, int64_t N, int
     assert(t == SND_F32 || t == SND_F64);
     assert(lda >= (ta ? M : K) && ldb >= (tb ? K : N) && ldc >= N);
     if (M <= 0 || N <= 0) return;
-    gemm_job j = {.t = t, .own = SND_PICK(gemm, t), .ta = ta, .tb = tb, .M = M, .N = N, .K = K, .lda = lda, .ldb = ldb,
-                  .ldc = ldc, .alpha = alpha, .beta = beta, .A = A, .B = B, .C = C};
-    const bool tiny = K <= 0 || M * N * K <= 32 * 32 * 32;  // not worth a library, nor its loading
+    gemm_job j = {.t = t,
+                  .own = SND_PICK(gemm, t),
+                  .ta = ta,
+                  .tb = tb,
+                  .M = M,
+                  .N = N,
+                  .K = K,
+                  .lda = lda,
+                  .ldb = ldb,
+                  .ldc = ldc,
+                  .alpha = alpha,
+                  .beta = beta,
+                  .A = A,
+                  .B = B,
+                  .C = C};
+    const bool tiny = K <= 0 || M * N * K <= 32 * 32 * 32; // not worth a library, nor its loading
     j.how = tiny || !fits_int(&j) ? SND_KGEMM_OWN : backend(t);
     choose_grid(&j);
     const int64_t tiles = ceil_div(M, j.rows) * j.across;
