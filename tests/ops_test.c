@@ -491,6 +491,11 @@ static void xent_value(void **state) {
         want += (log(sum) - x[r * V + target[r]]) / 3;
     }
     CHECK_CLOSE(got, want, 1e-14);
+    const int64_t beyond[R] = {2, 3, 0, 1}; // there is no class 3
+    CHECK_OK(snd_exec_set(n.exec, it, beyond, SND_I64));
+    CHECK_OK(snd_exec_run(n.exec));
+    net_get(&n, n.y[0], &got);
+    assert_true(isnan(got));
     net_destroy(&n);
 }
 

@@ -24,7 +24,7 @@ typedef struct snd_init {    // how a parameter starts; the source draws it
     enum { SND_INIT_NONE, SND_INIT_CONST, SND_INIT_NORMAL, SND_INIT_TRUNC, SND_INIT_UNIFORM,
            SND_INIT_LAST /* zero but for the last element, which is a */ } kind;
     double a;                // CONST: the value; NORMAL: sd; TRUNC: sd of the uncut normal, cut at 2 sd; UNIFORM: half width
-    double factor;           // multiplies the draw (1 by default)
+    double factor;           // multiplies the draw; has to be given (1 for none)
 } snd_init;
 
 typedef struct snd_value {

@@ -245,7 +245,7 @@ static snd_id place_to_inherit(const planner *w, const snd_node *n, int pos) {
     for (int k = 0; k < n->n_in; k++) {
         if (!(mask >> k & 1) || !n->in[k]) continue;
         const snd_id r = p->root[n->in[k]];
-        if (!recyclable(w, r) || p->death[r] != pos || p->size[r] != bytes_of(value(w, n->out[0]))) continue;
+        if (p->death[r] != pos || p->size[r] != bytes_of(value(w, n->out[0]))) continue;
         bool shared = false;
         for (int j = 0; j < n->n_in; j++) shared |= !(mask >> j & 1) && n->in[j] && p->root[n->in[j]] == r;
         if (!shared) return r;

@@ -170,9 +170,24 @@ static sonde_status xent_shape(const snd_graph *g, snd_node *n, snd_shape *out, 
     return SONDE_OK;
 }
 
+// A class that does not exist must not reach the kernel. Whoever feeds targets checks them and says which; here they
+// only make the result NaN.
+static bool targets_exist(const snd_run *r, int k, int64_t R, int64_t V) {
+    const int64_t *t = snd_in(r, k)->p;
+    for (int64_t i = 0; i < R; i++) {
+        if (t[i] != IGNORED && (t[i] < 0 || t[i] >= V)) return false;
+    }
+    return true;
+}
+
 static void xent_run(snd_run *r) {
     int64_t R, V, used = 0;
     snd_rows(snd_in_shape(r, 0), &R, &V);
+    if (!targets_exist(r, 1, R, V)) {
+        const double nan = NAN;
+        snd_out_store(r, 0, &nan, 1);
+        return;
+    }
     const double loss = snd_k_xent_fwd(r->threads, r->t, R, V, factor(r->t, snd_in(r, 0)->e), snd_in(r, 0)->p,
                                        snd_in(r, 1)->p, IGNORED, snd_out(r, 1)->p, &used);
     *(double *)snd_out(r, 2)->p = (double)used;
@@ -197,6 +212,11 @@ static void xent_bwd_run(snd_run *r) {
     snd_rows(snd_in_shape(r, 1), &R, &V);
     const snd_rv *d = snd_in(r, 0), *x = snd_in(r, 1);
     const double s = factor(r->t, x->e);
+    if (!targets_exist(r, 2, R, V)) {
+        snd_k_fill_const(r->threads, r->t, R * V, NAN, snd_out(r, 0)->p);
+        snd_out_done(r, 0, 0, NAN);
+        return;
+    }
     snd_k_xent_bwd(r->threads, r->t, R, V, s, x->p, snd_in(r, 2)->p, IGNORED, snd_in(r, 3)->p,
                    (int64_t) * (const double *)snd_in(r, 4)->p, snd_load(r->t, d->p, 0) / s, snd_out(r, 0)->p);
     snd_out_done(r, 0, d->e, -1);
