@@ -1,0 +1,387 @@
+// Every rule of rules.def: a record in which it must fire (place, level, numbers, reason), and one in which it must not.
+// Records are made by hand, so each number in a verdict is known; the last tests judge records that were really measured.
+#include "check.h"
+#include "lab/lab.h"
+#include "rules/rules.h"
+
+#include <string.h>
+
+typedef struct stage { snd_arena *a; snd_spec *s; snd_description *d; snd_record *r; snd_run *u; } stage;
+
+static stage begin(const char *spec, const char *const *keys, int n) {
+    stage t = {.a = snd_arena_create()};
+    CHECK_OK(snd_spec_load(t.a, spec, keys, n, &t.s));
+    CHECK_OK(snd_describe(t.a, t.s, &t.d));
+    t.r = snd_record_create(t.a, SND_REC_MEASURE);
+    t.u = snd_record_run(t.r, "t", t.d->formula);
+    t.u->depth = t.s->layers;
+    t.u->seeds = 1;
+    return t;
+}
+#define KEYS(...) (const char *const[]){__VA_ARGS__}, (int)(sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *))
+
+static void put(stage *t, const char *value, int layer, const char *metric, bool log, double v) {
+    const snd_rvalue *old = snd_run_find(t->u, value);
+    snd_rvalue *w = old ? (snd_rvalue *)(uintptr_t)old : snd_run_value(t->u, value, layer);
+    snd_metric *m = snd_value_metric(w, metric, log);
+    m->measured = true;
+    m->mean = v;
+}
+
+static void predict(stage *t, const char *value, int layer, const char *metric, bool log, double v) {
+    put(t, value, layer, metric, log, NAN);
+    snd_metric *m = snd_value_metric((snd_rvalue *)(uintptr_t)snd_run_find(t->u, value), metric, log);
+    m->measured = false;
+    m->predicted = v;
+}
+
+// A stream whose metric goes from `first` at in.x in equal steps, one per layer.
+static void ramp(stage *t, const char *metric, bool log, double first, double step) {
+    char name[64];
+    put(t, "in.x", -1, metric, log, first);
+    for (int l = 0; l < (int)t->u->depth; l++) {
+        snprintf(name, sizeof name, "layers.%d.x", l);
+        put(t, name, l, metric, log, first + step * (l + 1));
+    }
+}
+
+static const snd_verdict *find(const stage *t, const char *rule) {
+    for (int i = 0; i < t->r->n_verdicts; i++)
+        if (!strcmp(t->r->verdicts[i]->rule, rule)) return t->r->verdicts[i];
+    return NULL;
+}
+
+static const snd_verdict *need(const stage *t, const char *rule, snd_level level, const char *where) {
+    const snd_verdict *v = find(t, rule);
+    if (!v) fail_msg("no verdict %s", rule);
+    assert_int_equal(v->level, level);
+    assert_string_equal(v->where, where);
+    assert_true(strlen(v->why) > 20 && (level == SND_LEVEL_OK || strlen(v->remedy) > 10));
+    assert_string_equal(v->run, t->u->label);
+    return v;
+}
+
+static void run(stage *t, int64_t rows) { CHECK_OK(snd_rules_run(t->s, t->d, t->u, &(snd_rules_opts){.rows = rows})); }
+static void end(stage *t) { snd_arena_destroy(t->a); }
+
+static void test_ok(void **state) {
+    (void)state;
+    stage t = begin("pre", KEYS("layers=4"));
+    ramp(&t, "q", true, 0, 0.1);
+    ramp(&t, "gq", true, 0.5, -0.1);
+    ramp(&t, "cos", false, 0, 0.02);
+    run(&t, 64);
+    assert_int_equal(t.r->n_verdicts, 1);
+    const snd_verdict *v = need(&t, "ok", SND_LEVEL_OK, "");
+    assert_non_null(strstr(v->why, "5 values"));
+    assert_non_null(strstr(v->why, "gradient ratio"));
+    end(&t);
+}
+
+static void test_stream(void **state) {
+    (void)state;
+    stage t = begin("residual", KEYS("layers=256"));
+    ramp(&t, "q", true, 0, 0.463); // 2.904 a layer
+    run(&t, 64);
+    // four RMS over 65504: q/2 + log10 4 > 4.81627, so q > 8.4284: the 19th layer
+    const snd_verdict *v = need(&t, "stream-f16", SND_LEVEL_WARN, "layers.18.x");
+    CHECK_CLOSE(v->value, 19 * 0.463 / 2 + log10(4), 1e-12);
+    CHECK_CLOSE(v->threshold, log10(65504), 1e-6);
+    assert_true(v->log);
+    v = need(&t, "stream-f32", SND_LEVEL_ERROR, "layers.163.x");
+    CHECK_CLOSE(v->threshold, 128 * log10(2), 1e-6);
+    assert_non_null(strstr(v->why, "four RMS"));
+    end(&t);
+
+    t = begin("residual", KEYS("layers=3"));
+    ramp(&t, "q", true, 0, 1);
+    put(&t, "layers.1.F.out", 1, "absmax", true, 5); // measured peaks win over four RMS, wherever they are
+    run(&t, 64);
+    v = need(&t, "stream-f16", SND_LEVEL_WARN, "layers.1.F.out");
+    assert_null(strstr(v->why, "four RMS"));
+    assert_null(find(&t, "stream-f32"));
+    end(&t);
+
+    t = begin("residual", KEYS("layers=3"));
+    ramp(&t, "absmax", true, 1, 1.1); // 10^4.3: 1.7 bits below the limit
+    run(&t, 64);
+    v = need(&t, "stream-f16", SND_LEVEL_INFO, "layers.2.x");
+    assert_non_null(strstr(v->why, "1.7 bits"));
+    end(&t);
+
+    t = begin("residual", KEYS("layers=4"));
+    predict(&t, "in.x", -1, "q", true, 0);
+    predict(&t, "layers.0.x", 0, "q", true, 90);
+    run(&t, 0);
+    v = need(&t, "stream-f32", SND_LEVEL_ERROR, "layers.0.x");
+    assert_non_null(strstr(v->why, "predicted"));
+    end(&t);
+}
+
+static void test_vanishing_stream(void **state) {
+    (void)state;
+    stage t = begin("plain", KEYS("layers=40"));
+    ramp(&t, "q", true, 0, -0.301);
+    run(&t, 64);
+    const snd_verdict *v = need(&t, "stream-vanishes", SND_LEVEL_WARN, "layers.28.x"); // 2^(-k/2) < 2^-14 first for k = 29
+    CHECK_CLOSE(v->value, -29 * 0.301 / 2, 1e-12);
+    assert_non_null(strstr(v->remedy, "residual connection"));
+    end(&t);
+    t = begin("plain", KEYS("layers=4"));
+    ramp(&t, "q", true, -INFINITY, 0); // an exact zero is not a small number
+    run(&t, 64);
+    assert_null(find(&t, "stream-vanishes"));
+    end(&t);
+}
+
+static void test_gradient(void **state) {
+    (void)state;
+    stage t = begin("residual", KEYS("layers=32"));
+    ramp(&t, "gq", true, 9.6, -0.3);
+    run(&t, 64);
+    const snd_verdict *v = need(&t, "gradient-ratio", SND_LEVEL_WARN, "layers.0.x");
+    CHECK_CLOSE(v->value, 9.6, 1e-9);
+    CHECK_CLOSE(v->threshold, 3, 1e-9);
+    assert_non_null(strstr(v->why, "layers 0..31, a factor of 2.00 per layer"));
+    end(&t);
+
+    t = begin("plain", KEYS("layers=32"));
+    ramp(&t, "gq", true, 0, 0);
+    for (int l = 10; l < 32; l++) { // vanishes in layers 10, 11 and 12 alone: 1e-4 going back
+        char name[64];
+        snprintf(name, sizeof name, "layers.%d.x", l);
+        put(&t, name, l, "gq", true, l == 10 ? 1 : l == 11 ? 2.5 : 4);
+    }
+    run(&t, 64);
+    v = need(&t, "gradient-ratio", SND_LEVEL_WARN, "layers.10.x");
+    CHECK_CLOSE(v->value, -4, 1e-9);
+    CHECK_CLOSE(v->threshold, -3, 1e-9);
+    assert_non_null(strstr(v->why, "layers 10..12"));
+    end(&t);
+
+    t = begin("residual", KEYS("layers=4"));
+    ramp(&t, "gq", true, 2.9, -0.725);
+    run(&t, 64);
+    assert_null(find(&t, "gradient-ratio"));
+    end(&t);
+
+    t = begin("residual", KEYS("layers=4"));
+    ramp(&t, "gq", true, 80, -1);
+    run(&t, 64);
+    need(&t, "gradient-f32", SND_LEVEL_ERROR, "layers.1.x"); // 78/2 is the first over 38.53, coming from the top
+    end(&t);
+}
+
+static void test_collapse(void **state) {
+    (void)state;
+    stage t = begin("plain", KEYS("layers=10"));
+    ramp(&t, "cos", false, 0.9, 0.0121);
+    run(&t, 64);
+    const snd_verdict *v = need(&t, "collapse", SND_LEVEL_WARN, "layers.7.x");
+    CHECK_CLOSE(v->value, 0.9 + 8 * 0.0121, 1e-12);
+    end(&t);
+    t = begin("plain", KEYS("layers=4"));
+    ramp(&t, "cos", false, 0.995, 0.001); // they came in that way
+    run(&t, 64);
+    assert_null(find(&t, "collapse"));
+    end(&t);
+}
+
+static void test_sites(void **state) {
+    (void)state;
+    stage t = begin("each: x = N(x + F(x))\nout: x = N(x)", KEYS("layers=4"));
+    run(&t, 64);
+    const snd_verdict *v = need(&t, "norm-after-norm", SND_LEVEL_INFO, "out.N1");
+    assert_non_null(strstr(v->why, "layers.3.F.N1"));
+    assert_null(find(&t, "no-final-norm")); // post has its norm
+    end(&t);
+    t = begin("pre-nofinal", KEYS("layers=16"));
+    predict(&t, "out.x", -1, "rms", true, log10(sqrt(17)));
+    run(&t, 0);
+    v = need(&t, "no-final-norm", SND_LEVEL_WARN, "out.x");
+    assert_non_null(strstr(v->why, "predicted RMS 4.12"));
+    assert_null(find(&t, "norm-after-norm"));
+    end(&t);
+    static const char *const fine[] = {"pre", "post", "residual", "deepnorm", "resi-dual", "mixln", "norm-then-split"};
+    for (size_t i = 0; i < sizeof fine / sizeof *fine; i++) {
+        t = begin(fine[i], KEYS("layers=8"));
+        run(&t, 64);
+        assert_null(find(&t, "no-final-norm"));
+        end(&t);
+    }
+    const struct { int64_t rows; snd_level level; } batches[] = {{1, SND_LEVEL_ERROR}, {4, SND_LEVEL_WARN}, {8, SND_LEVEL_INVALID}, {0, SND_LEVEL_INVALID}};
+    for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) {
+        t = begin("pre", KEYS("layers=2", "norm=batch"));
+        run(&t, batches[i].rows);
+        if (batches[i].level == SND_LEVEL_INVALID) assert_null(find(&t, "batch-norm-small-batch"));
+        else need(&t, "batch-norm-small-batch", batches[i].level, "layers.0.F.N1");
+        end(&t);
+    }
+}
+
+static void test_start(void **state) {
+    (void)state;
+    stage t = begin("rezero", KEYS("layers=4", "outputs=3"));
+    run(&t, 64);
+    const snd_verdict *v = need(&t, "not-started", SND_LEVEL_INFO, "layers.0.F.out");
+    assert_non_null(strstr(v->why, "not vanished"));
+    assert_non_null(strstr(v->why, "layers.0.s1"));
+    assert_non_null(strstr(v->why, "only the gates learn"));
+    end(&t);
+    t = begin("rezero", KEYS("layers=4", "outputs=3", "init=head=zero"));
+    run(&t, 64);
+    assert_non_null(strstr(need(&t, "not-started", SND_LEVEL_INFO, "layers.0.F.out")->why, "only the head learns"));
+    end(&t);
+    t = begin("fixup", KEYS("layers=4"));
+    run(&t, 64);
+    assert_non_null(strstr(need(&t, "not-started", SND_LEVEL_INFO, "layers.0.F.out")->why, "last map"));
+    end(&t);
+    t = begin("layerscale", KEYS("layers=4"));
+    run(&t, 64);
+    assert_null(find(&t, "not-started"));
+    end(&t);
+}
+
+static void test_recipe(void **state) {
+    (void)state;
+    stage t = begin("deepnorm", KEYS("layers=4", "init=down *= 2"));
+    run(&t, 64);
+    const snd_verdict *v = need(&t, "init-recipe", SND_LEVEL_WARN, "layers.0.F.block.W2.weight");
+    CHECK_CLOSE(v->value, 1, 1e-9);
+    assert_non_null(strstr(v->why, "4 parameters"));
+    end(&t);
+    t = begin("pre", KEYS("layers=4", "heads=2", "init=normal(0.02); o,down *= 1/sqrt(2*L)"));
+    run(&t, 64);
+    need(&t, "init-recipe", SND_LEVEL_INFO, "layers.0.A.o.weight");
+    end(&t);
+    static const char *const fine[] = {"init=gpt2", "init=xavier", "init=W *= 1.04"};
+    for (size_t i = 0; i < sizeof fine / sizeof *fine; i++) {
+        t = begin("deepnorm", KEYS("layers=4", "heads=2", fine[i]));
+        run(&t, 64);
+        assert_null(find(&t, "init-recipe"));
+        end(&t);
+    }
+}
+
+static void put_param(stage *t, const char *name, int layer, double rms) {
+    snd_metric *m = snd_value_metric(snd_run_param(t->u, name, layer), "wrms", true);
+    m->measured = true;
+    m->mean = log10(rms);
+}
+
+// Parameters as drawn, with relative errors e0 (layer 0's W1) and each layer its own small deviation unless `copies`.
+static void put_params(stage *t, double e0, bool copies) {
+    for (int i = 0; i < t->d->n_params; i++) {
+        const snd_param_row *p = &t->d->params[i];
+        const double own = copies || p->var == 0 ? 0 : 1e-3 * (p->layer + 2), first = i == 0 ? e0 : 0;
+        put_param(t, p->name, p->layer, sqrt(p->var + p->mean * p->mean) * (1 + own) * (1 + first));
+    }
+}
+
+static void test_measured_init(void **state) {
+    (void)state;
+    stage t = begin("residual", KEYS("layers=4", "width=64"));
+    put_params(&t, 0.07, false);
+    run(&t, 64);
+    const snd_verdict *v = need(&t, "init-measured", SND_LEVEL_ERROR, "layers.0.F.block.W1.weight");
+    CHECK_CLOSE(v->value, 1.07 * 1.002 - 1, 1e-9);
+    assert_null(find(&t, "layers-identical"));
+    end(&t);
+    t = begin("residual", KEYS("layers=4", "width=64"));
+    put_params(&t, 0.03, false);
+    run(&t, 64);
+    assert_null(find(&t, "init-measured"));
+    end(&t);
+    t = begin("residual", KEYS("layers=4", "width=8")); // 64 entries: 4 sd are 35 %
+    put_params(&t, 0.3, false);
+    run(&t, 64);
+    assert_null(find(&t, "init-measured"));
+    end(&t);
+}
+
+static void test_identical(void **state) {
+    (void)state;
+    stage t = begin("pre", KEYS("layers=4", "width=64"));
+    put_params(&t, 0, true);
+    run(&t, 64);
+    const snd_verdict *v = need(&t, "layers-identical", SND_LEVEL_ERROR, "layers.1");
+    assert_non_null(strstr(v->why, "layers 0 and 1"));
+    assert_non_null(strstr(v->why, "4 of 4"));
+    end(&t);
+    t = begin("pre", KEYS("layers=4", "width=64"));
+    put_params(&t, 0, false);
+    run(&t, 64);
+    assert_null(find(&t, "layers-identical"));
+    end(&t);
+}
+
+static void test_nonfinite(void **state) {
+    (void)state;
+    stage t = begin("residual", KEYS("layers=3"));
+    ramp(&t, "q", true, 0, 0.3);
+    put(&t, "layers.1.x", 1, "q", true, NAN);
+    t.u->nonfinite = 3;
+    run(&t, 64);
+    need(&t, "nonfinite", SND_LEVEL_ERROR, "layers.1.x");
+    assert_null(find(&t, "ok"));
+    end(&t);
+}
+
+// A sweep: what was said of a smaller depth is not said again, and an "ok" does not survive a finding.
+static void test_sweep(void **state) {
+    (void)state;
+    stage t = begin("residual", KEYS("layers=64"));
+    snd_run *runs[3] = {t.u, snd_record_run(t.r, "t", ""), snd_record_run(t.r, "t", "")};
+    const int64_t depths[3] = {4, 16, 64};
+    for (int i = 0; i < 3; i++) {
+        t.u = runs[i];
+        t.u->depth = depths[i];
+        ramp(&t, "gq", true, 0.3 * (double)depths[i], -0.3);
+    }
+    for (int i = 0; i < 3; i++) {
+        t.u = runs[i];
+        run(&t, 64);
+    }
+    assert_int_equal(t.r->n_verdicts, 1);
+    assert_non_null(strstr(need(&t, "gradient-ratio", SND_LEVEL_WARN, "layers.0.x")->why, "at depth 16"));
+    end(&t);
+}
+
+// Real measurements: a sound net is sound, the lecture's one-matrix net is not.
+static void test_measured(void **state) {
+    (void)state;
+    const snd_measure_opts o = {.rows = 16, .seeds = 1, .bands = SND_BANDS_NONE, .threads = 1};
+    stage t = begin("pre", KEYS("layers=8", "width=32"));
+    t.r = snd_record_create(t.a, SND_REC_MEASURE);
+    CHECK_OK(snd_lab_measure(t.r, t.s, "t", &o));
+    t.u = t.r->runs[0];
+    run(&t, 16);
+    need(&t, "ok", SND_LEVEL_OK, "");
+    end(&t);
+    t = begin("residual", KEYS("layers=64", "width=32", "block=one-matrix"));
+    t.r = snd_record_create(t.a, SND_REC_MEASURE);
+    CHECK_OK(snd_lab_measure(t.r, t.s, "t", &o));
+    t.u = t.r->runs[0];
+    run(&t, 16);
+    assert_true(find(&t, "stream-f16") && find(&t, "gradient-ratio") && find(&t, "collapse"));
+    assert_null(find(&t, "ok"));
+    end(&t);
+}
+
+static void test_table(void **state) {
+    (void)state;
+    for (int i = 0; i < snd_rule_count(); i++) {
+        const snd_rule_row *r = snd_rule_at(i);
+        assert_true(strlen(r->source) > 10 && strlen(r->unit) > 0 && r->level > SND_LEVEL_OK);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_ok),        cmocka_unit_test(test_stream),        cmocka_unit_test(test_vanishing_stream),
+        cmocka_unit_test(test_gradient),  cmocka_unit_test(test_collapse),      cmocka_unit_test(test_sites),
+        cmocka_unit_test(test_start),     cmocka_unit_test(test_recipe),        cmocka_unit_test(test_measured_init),
+        cmocka_unit_test(test_identical), cmocka_unit_test(test_nonfinite),     cmocka_unit_test(test_sweep),
+        cmocka_unit_test(test_measured),  cmocka_unit_test(test_table)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
