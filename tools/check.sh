@@ -21,6 +21,7 @@ step format format
 step arrows python3 tools/check_arrows.py
 step words python3 tools/check_words.py
 step tables python3 tools/check_tables.py
+step "list of mutants" python3 tools/mutants.py --stale
 step "build with gcc" tools/build.sh dev
 step "build with clang" tools/build.sh clang
 step tests ctest --test-dir build/dev --output-on-failure
