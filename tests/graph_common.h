@@ -69,7 +69,9 @@ static inline void net_destroy(net *n) {
     snd_arena_destroy(n->arena);
 }
 
-static inline int64_t net_size(const net *n, snd_id v) { return snd_shape_size(snd_g_value(n->g, v)->shape); }
+static inline int64_t net_size(const net *n, snd_id v) {
+    return snd_shape_size(snd_g_value(n->g, v)->shape);
+}
 
 static inline void net_get(const net *n, snd_id v, double *out) {
     assert_true(net_size(n, v) <= NET_MAX);

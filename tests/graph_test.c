@@ -2,10 +2,15 @@
 // executor's determinism, numbers far beyond the type, running out of memory, statistics, integrated weights.
 #include "graph_common.h"
 
-// ---- nets ------------------------------------------------------------------------------------------------------------------------
+// ---- nets -----------------------------------------------------------------------------------------------------------
 
 typedef enum net_style { ONE_MATRIX, TWO_MATRIX, PRE_NORM, POST_NORM } net_style;
-typedef struct deep { net_style style; int layers; int64_t rows, width; bool bias, integrated; } deep;
+typedef struct deep {
+    net_style style;
+    int layers;
+    int64_t rows, width;
+    bool bias, integrated;
+} deep;
 
 static snd_id weight(net *n, const char *name, int layer, int64_t out, int64_t in, double var) {
     char full[64];
@@ -30,7 +35,8 @@ static snd_id map(net *n, const deep *d, const char *name, int layer, snd_id x, 
 }
 
 static snd_id norm_site(net *n, const deep *d, int layer, snd_id x) {
-    return snd_g_layernorm(n->g, x, gain(n, "gain", layer, d->width, 1), gain(n, "shift", layer, d->width, 0), 1e-5, false);
+    return snd_g_layernorm(n->g, x, gain(n, "gain", layer, d->width, 1), gain(n, "shift", layer, d->width, 0), 1e-5,
+                           false);
 }
 
 static snd_id branch(net *n, const deep *d, int layer, snd_id x) {
@@ -63,7 +69,7 @@ static void set_inputs(const net *n, double scale) {
     }
 }
 
-// ---- builder ----------------------------------------------------------------------------------------------------------------------
+// ---- builder --------------------------------------------------------------------------------------------------------
 
 static void first_error_is_kept(void **state) {
     (void)state;
@@ -103,7 +109,7 @@ static void names(void **state) {
     net_destroy(&n);
 }
 
-// ---- derivatives --------------------------------------------------------------------------------------------------------------------
+// ---- derivatives ----------------------------------------------------------------------------------------------------
 
 static int count_ops(const snd_graph *g, int op) {
     int n = 0;
@@ -191,11 +197,12 @@ static void several_exits(void **state) {
     }
 }
 
-// ---- fusion ---------------------------------------------------------------------------------------------------------------------------
+// ---- fusion ---------------------------------------------------------------------------------------------------------
 
 enum { FUSE_NEVER, FUSE_FIRST, FUSE_LAST };
 
-static void run_deep(const deep *d, snd_dtype t, int threads, int fuse, bool keep_all, double scale, double *y, double *dx, int *fused) {
+static void run_deep(const deep *d, snd_dtype t, int threads, int fuse, bool keep_all, double scale, double *y,
+                     double *dx, int *fused) {
     net n = net_open(t);
     snd_id x[512], keep[4096];
     build_deep(&n, d, x);
@@ -244,7 +251,9 @@ static void fused_equals_unfused(void **state) {
             for (int when = FUSE_FIRST; when <= FUSE_LAST; when++) {
                 fused = 0;
                 run_deep(&d, t ? SND_F32 : SND_F64, 1, when, false, 1, yb, dxb, &fused);
-                const int maps = style == ONE_MATRIX ? 4 : 8, norms = style == PRE_NORM ? 3 : style == POST_NORM ? 4 : 0;
+                const int maps = style == ONE_MATRIX ? 4 : 8, norms = style == PRE_NORM    ? 3
+                                                                      : style == POST_NORM ? 4
+                                                                                           : 0;
                 assert_int_equal(fused, maps + norms);
                 same_results(35);
             }
@@ -255,12 +264,13 @@ static void fused_equals_unfused(void **state) {
 static void fusion_spares_taps(void **state) {
     (void)state;
     net n = net_open(SND_F32);
-    const snd_id x = net_input(&n, SND_SHAPE(3, 4), 0), w = net_input(&n, SND_SHAPE(4, 4), 0), b = net_input(&n, SND_SHAPE(4), 0);
+    const snd_id x = net_input(&n, SND_SHAPE(3, 4), 0), w = net_input(&n, SND_SHAPE(4, 4), 0),
+                 b = net_input(&n, SND_SHAPE(4), 0);
     const snd_id y = snd_g_linear(n.g, x, w), z = snd_g_add(n.g, b, y);
     const snd_id v = snd_g_linear(n.g, z, w), s = snd_g_sub(n.g, v, b);
-    assert_int_equal(snd_g_fuse(n.g, &y, 1), 0);  // y is wanted, and s is not v + b
+    assert_int_equal(snd_g_fuse(n.g, &y, 1), 0); // y is wanted, and s is not v + b
     snd_g_name(n.g, y, "y");
-    assert_int_equal(snd_g_fuse(n.g, &s, 1), 0);  // y has a name
+    assert_int_equal(snd_g_fuse(n.g, &s, 1), 0); // y has a name
     snd_buf text = {0}, again = {0};
     snd_g_dump(n.g, &text);
     snd_g_dump(n.g, &again);
@@ -297,7 +307,7 @@ static void fused_sum_is_shared(void **state) {
     }
 }
 
-// ---- plan -----------------------------------------------------------------------------------------------------------------------------
+// ---- plan -----------------------------------------------------------------------------------------------------------
 
 // Reused places must not change a bit: the same net with every value kept.
 static void places_do_not_matter(void **state) {
@@ -361,7 +371,7 @@ static void weight_gradients_come_and_go(void **state) {
     net_destroy(&n);
 }
 
-// ---- executor ----------------------------------------------------------------------------------------------------------------------------
+// ---- executor -------------------------------------------------------------------------------------------------------
 
 static void threads_give_the_same_bits(void **state) {
     (void)state;
@@ -379,7 +389,8 @@ static void threads_give_the_same_bits(void **state) {
 static void sources_agree(void **state) {
     (void)state;
     net n = net_open(SND_F32);
-    const snd_init inits[] = {{SND_INIT_CONST, 2, 0.5}, {SND_INIT_NORMAL, 2, 1.5}, {SND_INIT_TRUNC, 1, 1}, {SND_INIT_UNIFORM, 3, 0.5}};
+    const snd_init inits[] = {
+        {SND_INIT_CONST, 2, 0.5}, {SND_INIT_NORMAL, 2, 1.5}, {SND_INIT_TRUNC, 1, 1}, {SND_INIT_UNIFORM, 3, 0.5}};
     snd_id p[4];
     for (int i = 0; i < 4; i++) {
         char name[8];
@@ -402,7 +413,8 @@ static void sources_agree(void **state) {
             mean += v / 4000;
             top = fmax(top, fabs(v));
         }
-        const double want_q[] = {1, 9, 0.7737, 0.75}, want_top[] = {1, 20, 2, 1.5}; // trunc: 1 - 4 phi(2)/(2 Phi(2) - 1)
+        const double want_q[] = {1, 9, 0.7737, 0.75},
+                     want_top[] = {1, 20, 2, 1.5}; // trunc: 1 - 4 phi(2)/(2 Phi(2) - 1)
         CHECK_REL(q, want_q[i], 0.1);
         CHECK_CLOSE(mean, i == 0 ? 1 : 0, 0.15);
         assert_true(top <= want_top[i]);
@@ -472,9 +484,12 @@ static void kept_views(void **state) {
     net_destroy(&n);
 }
 
-// ---- beyond the type --------------------------------------------------------------------------------------------------------------------
+// ---- beyond the type ------------------------------------------------------------------------------------------------
 
-typedef struct far_stats { double log10_q[2], log10_gq[2]; double nonfinite; } far_stats;
+typedef struct far_stats {
+    double log10_q[2], log10_gq[2];
+    double nonfinite;
+} far_stats;
 
 static double log10_q(const net *n, snd_id stat, double *nonfinite) {
     double s[SND_ST_COUNT];
@@ -527,7 +542,7 @@ static void deep_nets_in_f32(void **state) {
     }
 }
 
-// ---- running out of memory ------------------------------------------------------------------------------------------------------------------
+// ---- running out of memory ------------------------------------------------------------------------------------------
 
 static sonde_status everything(void) {
     sonde_status s = SONDE_OK;
@@ -576,7 +591,7 @@ static void every_allocation_may_fail(void **state) {
     assert_true(n > 20);
 }
 
-// ---- statistics ---------------------------------------------------------------------------------------------------------------------------
+// ---- statistics -----------------------------------------------------------------------------------------------------
 
 static void statistics(void **state) {
     (void)state;
@@ -632,10 +647,13 @@ static void statistics(void **state) {
     }
 }
 
-// ---- integrated weights against real ones --------------------------------------------------------------------------------------------------
+// ---- integrated weights against real ones ---------------------------------------------------------------------------
 
 // Mean and standard error of several statistics over seeds.
-typedef struct moments { double sum[8], sum2[8]; int n; } moments;
+typedef struct moments {
+    double sum[8], sum2[8];
+    int n;
+} moments;
 static void add_sample(moments *m, const double *v, int k) {
     for (int i = 0; i < k; i++) {
         m->sum[i] += v[i];
@@ -643,7 +661,9 @@ static void add_sample(moments *m, const double *v, int k) {
     }
     m->n++;
 }
-static double mean_of(const moments *m, int i) { return m->sum[i] / m->n; }
+static double mean_of(const moments *m, int i) {
+    return m->sum[i] / m->n;
+}
 static double error_of(const moments *m, int i) {
     return sqrt(fmax(m->sum2[i] / m->n - mean_of(m, i) * mean_of(m, i), 0) / m->n);
 }
@@ -653,7 +673,8 @@ static void one_map(bool integrated, snd_dtype t, int64_t rows, int seeds, momen
     enum { K = 7, N = 5 };
     net n = net_open(t);
     const snd_id x = net_input(&n, SND_SHAPE(rows, K), 0);
-    const snd_id w = snd_g_param(n.g, "w", SND_SHAPE(N, K), &(snd_init){.kind = SND_INIT_NORMAL, .a = 0.6, .factor = 1});
+    const snd_id w =
+        snd_g_param(n.g, "w", SND_SHAPE(N, K), &(snd_init){.kind = SND_INIT_NORMAL, .a = 0.6, .factor = 1});
     const snd_id y = integrated ? snd_g_glinear(n.g, x, N, 0.36) : snd_g_linear(n.g, x, w);
     snd_id dy = snd_g_input(n.g, "dy", SND_SHAPE(rows, N), 0), dx;
     n.dy[0] = dy;
@@ -687,7 +708,7 @@ static void one_map(bool integrated, snd_dtype t, int64_t rows, int seeds, momen
         for (int j = 0; j < K; j++) {
             v[2] += vd[j] * vd[j];
             v[3] += vd[j] * vd[K + j];
-            v[4] += vd[j] * vx[j];          // the coherent part
+            v[4] += vd[j] * vx[j]; // the coherent part
             v[5] += vd[j] * vx[K + j];
             v[6] += vd[(rows - 1) * K + j] * vd[(rows - 1) * K + j];
         }
@@ -728,7 +749,8 @@ static void deep_sample(bool integrated, int seeds, moments *m) {
     build_deep(&n, &d, x);
     net_output(&n, x[L]);
     snd_g_grad(n.g, n.y, n.dy, 1, x, 1, n.grad);
-    const snd_id keep[3] = {snd_g_stat(n.g, x[L], 0, SND_SM_COS), snd_g_stat(n.g, n.grad[0], 0, 0), snd_g_stat(n.g, x[6], 0, 0)};
+    const snd_id keep[3] = {snd_g_stat(n.g, x[L], 0, SND_SM_COS), snd_g_stat(n.g, n.grad[0], 0, 0),
+                            snd_g_stat(n.g, x[6], 0, 0)};
     CHECK_OK(snd_plan_make(n.arena, n.g, keep, 3, &n.plan));
     CHECK_OK(snd_source_resident(n.g, 0, 1, &n.src));
     CHECK_OK(snd_exec_create(n.g, n.plan, &n.src, &(snd_exec_opts){.threads = 1}, &n.exec));
@@ -743,7 +765,8 @@ static void deep_sample(bool integrated, int seeds, moments *m) {
             void *data;
             CHECK_OK(snd_source_data(&n.src, n.g, p, &data));
             const snd_value *v = snd_g_value(n.g, snd_g_param_at(n.g, p));
-            snd_k_fill_normal(1, SND_F64, snd_key_make((uint64_t)s, v->name), 0, 48 * 48, snd_g_param_init(n.g, p)->a, data);
+            snd_k_fill_normal(1, SND_F64, snd_key_make((uint64_t)s, v->name), 0, 48 * 48, snd_g_param_init(n.g, p)->a,
+                              data);
         }
         CHECK_OK(snd_exec_run(n.exec));
         double stat[3][SND_ST_COUNT];
@@ -858,14 +881,19 @@ static void bad_rows_stay_alone(void **state) {
 }
 
 // One graph and plan, several executors at a time.
-typedef struct shared { const net *n; double dx[6][48], in[48]; sonde_status s[6]; } shared;
+typedef struct shared {
+    const net *n;
+    double dx[6][48], in[48];
+    sonde_status s[6];
+} shared;
 
 static sonde_status run_alone(shared *w, int64_t task) {
     snd_source src = {0};
     snd_exec *e = NULL;
     const net *n = w->n;
     sonde_status s = snd_source_drawn(n->g, (uint64_t)task, 1, &src);
-    if (s == SONDE_OK) s = snd_exec_create(n->g, n->plan, &src, &(snd_exec_opts){.threads = 1, .seed = (uint64_t)task}, &e);
+    if (s == SONDE_OK)
+        s = snd_exec_create(n->g, n->plan, &src, &(snd_exec_opts){.threads = 1, .seed = (uint64_t)task}, &e);
     if (s == SONDE_OK) s = snd_exec_set(e, n->in[0], w->in, SND_F64);
     if (s == SONDE_OK) s = snd_exec_set(e, n->dy[0], w->in, SND_F64);
     for (int k = 0; k < 3 && s == SONDE_OK; k++) s = snd_exec_run(e);

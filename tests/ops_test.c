@@ -5,23 +5,33 @@
 
 #include "ops/ops_impl.h"
 
-typedef struct data { double x[NET_IN][NET_MAX], dy[2][NET_MAX]; int64_t target[NET_MAX]; } data;
+typedef struct data {
+    double x[NET_IN][NET_MAX], dy[2][NET_MAX];
+    int64_t target[NET_MAX];
+} data;
 
-// ---- one case as a net ----------------------------------------------------------------------------------------------------------
+// ---- one case as a net ----------------------------------------------------------------------------------------------
 
-enum { PLAIN, SAME_VALUE, TWO_EXITS };   // how the op is built in: as it is, all inputs one value, its input used twice
+enum { PLAIN, SAME_VALUE, TWO_EXITS }; // how the op is built in: as it is, all inputs one value, its input used twice
 
-static bool is_target(const snd_op_case *c, int k) { return c->target >> k & 1; }
-static bool is_absent(const snd_op_case *c, int k) { return c->absent >> k & 1; }
+static bool is_target(const snd_op_case *c, int k) {
+    return c->target >> k & 1;
+}
+static bool is_absent(const snd_op_case *c, int k) {
+    return c->absent >> k & 1;
+}
 
-static snd_shape case_shape(const snd_op_case *c, int k) { return snd_shape_make(c->in[k].nd, c->in[k].dim); }
+static snd_shape case_shape(const snd_op_case *c, int k) {
+    return snd_shape_make(c->in[k].nd, c->in[k].dim);
+}
 
 // Builds case c; false when the way of building does not apply to it.
 static bool build(net *n, int op, const snd_op_case *c, int how) {
     snd_id in[SND_CASE_IN] = {0};
     for (int k = 0; k < c->n_in; k++) {
         if (is_absent(c, k)) continue;
-        const bool again = how == SAME_VALUE && k > 0 && !is_target(c, k) && snd_shape_same(case_shape(c, k), case_shape(c, 0));
+        const bool again =
+            how == SAME_VALUE && k > 0 && !is_target(c, k) && snd_shape_same(case_shape(c, k), case_shape(c, 0));
         in[k] = again ? in[0] : net_input(n, c->in[k], is_target(c, k) ? SND_I64 : SND_DT_NONE);
     }
     if (how == SAME_VALUE && !(c->n_in > 1 && in[1] == in[0])) return false;
@@ -39,8 +49,10 @@ static void fill(const net *n, const snd_op_case *c, int op, data *d) {
         assert_true(size <= NET_MAX);
         for (int64_t i = 0; i < size; i++) {
             const double u = draw_uniform(c->label, 100 * op + k, i);
-            if (is_target(c, k)) d->target[i] = i % 4 == 3 ? -100 : (int64_t)(u * (double)c->classes);
-            else d->x[j][i] = c->lo == c->hi ? draw_normal(c->label, 100 * op + k, i) : c->lo + u * (c->hi - c->lo);
+            if (is_target(c, k))
+                d->target[i] = i % 4 == 3 ? -100 : (int64_t)(u * (double)c->classes);
+            else
+                d->x[j][i] = c->lo == c->hi ? draw_normal(c->label, 100 * op + k, i) : c->lo + u * (c->hi - c->lo);
         }
         j++;
     }
@@ -52,7 +64,8 @@ static void fill(const net *n, const snd_op_case *c, int op, data *d) {
 static void set_all(const net *n, const data *d) {
     for (int j = 0; j < n->n_in; j++) {
         const bool target = snd_g_value(n->g, n->in[j])->dtype == SND_I64;
-        CHECK_OK(snd_exec_set(n->exec, n->in[j], target ? (const void *)d->target : d->x[j], target ? SND_I64 : SND_F64));
+        CHECK_OK(
+            snd_exec_set(n->exec, n->in[j], target ? (const void *)d->target : d->x[j], target ? SND_I64 : SND_F64));
     }
     for (int k = 0; k < n->n_y; k++) CHECK_OK(snd_exec_set(n->exec, n->dy[k], d->dy[k], SND_F64));
 }
@@ -68,7 +81,7 @@ static double loss(const net *n, const data *d) {
     return sum;
 }
 
-// ---- gradients ---------------------------------------------------------------------------------------------------------------------
+// ---- gradients ------------------------------------------------------------------------------------------------------
 
 // Fourth-order central difference by element i of input j: error about h^4, noise about 1e-16/h.
 static double difference(const net *n, data *d, int j, int64_t i) {
@@ -91,15 +104,18 @@ static void check_input(const net *n, data *d, int j, const char *what) {
     static double g[NET_MAX];
     const int64_t size = net_size(n, n->in[j]), step = size > SAMPLES ? size / SAMPLES : 1;
     CHECK_OK(snd_exec_run(n->exec));
-    if (n->grad[j]) net_get(n, n->grad[j], g);
-    else memset(g, 0, sizeof g);
+    if (n->grad[j])
+        net_get(n, n->grad[j], g);
+    else
+        memset(g, 0, sizeof g);
     double rms = 0;
     for (int64_t i = 0; i < size; i++) rms += g[i] * g[i] / (double)size;
     rms = sqrt(rms);
     for (int64_t i = 0; i < size; i += step) {
         const double want = difference(n, d, j, i);
         if (fabs(g[i] - want) <= 1e-8 * fmax(rms, 1e-3)) continue;
-        fail_msg("%s: gradient of input %d, element %lld: got %.15g, differences say %.15g", what, j, (long long)i, g[i], want);
+        fail_msg("%s: gradient of input %d, element %lld: got %.15g, differences say %.15g", what, j, (long long)i,
+                 g[i], want);
     }
 }
 
@@ -109,7 +125,9 @@ static void check_case(int op, const snd_op_case *c, int how) {
     if (build(&n, op, c, how)) {
         char what[128];
         snprintf(what, sizeof what, "%s, %s%s", snd_op_info_at(op)->name, c->label,
-                 how == SAME_VALUE ? ", inputs the same" : how == TWO_EXITS ? ", two exits" : "");
+                 how == SAME_VALUE  ? ", inputs the same"
+                 : how == TWO_EXITS ? ", two exits"
+                                    : "");
         net_close_graph(&n, true, 1, 3);
         fill(&n, c, op, &d);
         set_all(&n, &d);
@@ -141,10 +159,14 @@ static void gradients(void **state) {
     each_case(gradient_case);
 }
 
-// ---- the same case run in several ways -------------------------------------------------------------------------------------------
+// ---- the same case run in several ways ------------------------------------------------------------------------------
 
 enum { RESULTS = NET_IN + 2 };
-typedef struct result { double v[RESULTS][NET_MAX]; int64_t size[RESULTS]; int n; } result;
+typedef struct result {
+    double v[RESULTS][NET_MAX];
+    int64_t size[RESULTS];
+    int n;
+} result;
 
 static void collect(const net *n, result *r) {
     r->n = 0;
@@ -176,7 +198,8 @@ static void run_case(int op, const snd_op_case *c, snd_dtype t, int threads, uns
     net_destroy(&n);
 }
 
-static void compare(const result *got, const result *want, double tol, const char *op, const char *label, const char *how) {
+static void compare(const result *got, const result *want, double tol, const char *op, const char *label,
+                    const char *how) {
     assert_int_equal(got->n, want->n);
     for (int k = 0; k < want->n; k++) {
         double scale = 0;
@@ -264,7 +287,7 @@ static void nan_passes(void **state) {
     each_case(nan_case);
 }
 
-// ---- what the ops compute, against plain loops --------------------------------------------------------------------------------------
+// ---- what the ops compute, against plain loops ----------------------------------------------------------------------
 
 // Element of a broadcast operand at flat index i of `out`.
 static int64_t bcast_index(snd_shape s, snd_shape out, int64_t i) {
@@ -291,7 +314,8 @@ static double binary_want(int op, const snd_attr *a, double x, double y) {
 static void forward_case(int op, const snd_op_case *c) {
     static data d;
     static double y[NET_MAX];
-    const bool binary = op == SND_OP_LIN || op == SND_OP_MUL || op == SND_OP_DIV || op == SND_OP_MIN || op == SND_OP_MAX;
+    const bool binary =
+        op == SND_OP_LIN || op == SND_OP_MUL || op == SND_OP_DIV || op == SND_OP_MIN || op == SND_OP_MAX;
     if (!binary && op != SND_OP_UNARY && op != SND_OP_AFFINE) return;
     net n = net_open(SND_F64);
     build(&n, op, c, PLAIN);
@@ -303,9 +327,13 @@ static void forward_case(int op, const snd_op_case *c) {
     const snd_shape out = snd_g_value(n.g, n.y[0])->shape;
     for (int64_t i = 0; c->lo < 700 && i < snd_shape_size(out); i++) {
         double want;
-        if (op == SND_OP_UNARY) want = snd_k_fn((snd_kfn)c->attr.i[0], d.x[0][i]);
-        else if (op == SND_OP_AFFINE) want = c->attr.f[0] * d.x[0][i] + c->attr.f[1];
-        else want = binary_want(op, &c->attr, d.x[0][bcast_index(case_shape(c, 0), out, i)], d.x[1][bcast_index(case_shape(c, 1), out, i)]);
+        if (op == SND_OP_UNARY)
+            want = snd_k_fn((snd_kfn)c->attr.i[0], d.x[0][i]);
+        else if (op == SND_OP_AFFINE)
+            want = c->attr.f[0] * d.x[0][i] + c->attr.f[1];
+        else
+            want = binary_want(op, &c->attr, d.x[0][bcast_index(case_shape(c, 0), out, i)],
+                               d.x[1][bcast_index(case_shape(c, 1), out, i)]);
         CHECK_CLOSE(y[i], want, 1e-13);
     }
     net_destroy(&n);
@@ -334,20 +362,36 @@ static void compute(make_fn *make, int n_in, const snd_shape *shapes) {
     net_destroy(&n);
 }
 
-static snd_id make_linear(snd_graph *g, const snd_id *in) { return snd_g_linear(g, in[0], in[1]); }
-static snd_id make_layer(snd_graph *g, const snd_id *in) { return snd_g_layernorm(g, in[0], in[1], in[2], 1e-2, true); }
-static snd_id make_rms(snd_graph *g, const snd_id *in) { return snd_g_rmsnorm(g, in[0], in[1], 0, 1e-2, false); }
-static snd_id make_unit(snd_graph *g, const snd_id *in) { return snd_g_unit(g, in[0], 3); }
+static snd_id make_linear(snd_graph *g, const snd_id *in) {
+    return snd_g_linear(g, in[0], in[1]);
+}
+static snd_id make_layer(snd_graph *g, const snd_id *in) {
+    return snd_g_layernorm(g, in[0], in[1], in[2], 1e-2, true);
+}
+static snd_id make_rms(snd_graph *g, const snd_id *in) {
+    return snd_g_rmsnorm(g, in[0], in[1], 0, 1e-2, false);
+}
+static snd_id make_unit(snd_graph *g, const snd_id *in) {
+    return snd_g_unit(g, in[0], 3);
+}
 static snd_id make_batch(snd_graph *g, const snd_id *in) {
     return snd_g_batchnorm(g, in[0], in[1], in[2], 1e-2, false, 0, 0, 0.1, NULL, NULL);
 }
 static snd_id make_eval(snd_graph *g, const snd_id *in) {
     return snd_g_batchnorm_eval(g, in[0], in[1], in[2], 1e-2, true, in[1], snd_g_mul(g, in[2], in[2]));
 }
-static snd_id make_dot(snd_graph *g, const snd_id *in) { return snd_g_rowdot(g, in[0], in[1]); }
-static snd_id make_rowrms(snd_graph *g, const snd_id *in) { return snd_g_rowrms(g, in[0]); }
-static snd_id make_softmax(snd_graph *g, const snd_id *in) { return snd_g_softmax(g, in[0]); }
-static snd_id make_wsum(snd_graph *g, const snd_id *in) { return snd_g_wsum(g, in[0], in + 1, 2); }
+static snd_id make_dot(snd_graph *g, const snd_id *in) {
+    return snd_g_rowdot(g, in[0], in[1]);
+}
+static snd_id make_rowrms(snd_graph *g, const snd_id *in) {
+    return snd_g_rowrms(g, in[0]);
+}
+static snd_id make_softmax(snd_graph *g, const snd_id *in) {
+    return snd_g_softmax(g, in[0]);
+}
+static snd_id make_wsum(snd_graph *g, const snd_id *in) {
+    return snd_g_wsum(g, in[0], in + 1, 2);
+}
 static snd_id make_concat(snd_graph *g, const snd_id *in) {
     return snd_g_slice(g, snd_g_concat(g, in, 2), 1, 3); // last two columns of the first, first of the second
 }
@@ -409,7 +453,8 @@ static void running_averages(void **state) {
     double x[R * D], m[D] = {1, 2, 3, 4}, v[D] = {0.5, 1, 2, 3}, got[D];
     for (int shift = -80; shift <= 80; shift += 80) {
         net n = net_open(SND_F64);
-        const snd_id ix = net_input(&n, SND_SHAPE(R, D), 0), im = net_input(&n, SND_SHAPE(D), 0), iv = net_input(&n, SND_SHAPE(D), 0);
+        const snd_id ix = net_input(&n, SND_SHAPE(R, D), 0), im = net_input(&n, SND_SHAPE(D), 0),
+                     iv = net_input(&n, SND_SHAPE(D), 0);
         snd_id nm, nv;
         snd_g_batchnorm(n.g, ix, 0, 0, 1e-5, false, im, iv, 0.1, &nm, &nv);
         net_output(&n, nm);
@@ -499,7 +544,7 @@ static void xent_value(void **state) {
     net_destroy(&n);
 }
 
-// ---- numbers beyond the type ---------------------------------------------------------------------------------------------------------
+// ---- numbers beyond the type ----------------------------------------------------------------------------------------
 
 // f applied in an f32 graph to 2^e times moderate numbers: log2 of the result.
 static double far_value(snd_kfn f, double x, int e) {
@@ -552,10 +597,14 @@ static void norm_far(snd_knorm kind, bool batch, int ex, double bias) {
         net n = net_open(t ? SND_F32 : SND_F64);
         const snd_id ix = net_input(&n, SND_SHAPE(R, D), 0), ib = net_input(&n, SND_SHAPE(D), 0);
         snd_id v;
-        if (batch) v = snd_g_batchnorm(n.g, ix, 0, ib, 1e-5, false, 0, 0, 0.1, NULL, NULL);
-        else if (kind == SND_KNORM_LAYER) v = snd_g_layernorm(n.g, ix, 0, ib, 1e-5, false);
-        else if (kind == SND_KNORM_RMS) v = snd_g_rmsnorm(n.g, ix, 0, ib, 1e-5, false);
-        else v = snd_g_unit(n.g, ix, 1.5);
+        if (batch)
+            v = snd_g_batchnorm(n.g, ix, 0, ib, 1e-5, false, 0, 0, 0.1, NULL, NULL);
+        else if (kind == SND_KNORM_LAYER)
+            v = snd_g_layernorm(n.g, ix, 0, ib, 1e-5, false);
+        else if (kind == SND_KNORM_RMS)
+            v = snd_g_rmsnorm(n.g, ix, 0, ib, 1e-5, false);
+        else
+            v = snd_g_unit(n.g, ix, 1.5);
         net_output(&n, v);
         net_close_graph(&n, true, 1, 1);
         CHECK_OK(snd_exec_set(n.exec, ix, x, SND_F64));
@@ -615,7 +664,8 @@ static double mixed_want(int which, int i, double x[3][4]) {
 
 static void mixed_sizes(void **state) {
     (void)state;
-    static const double size[][3] = {{1e30, 1e-30, 1}, {1e-30, 1e-35, 1e-32}, {1e200, 1e100, 1e-50}, {2, 1e-60, 1e40}, {1e-60, 0, 1e-60}, {0, 1e-60, 1e-70}};
+    static const double size[][3] = {{1e30, 1e-30, 1}, {1e-30, 1e-35, 1e-32}, {1e200, 1e100, 1e-50},
+                                     {2, 1e-60, 1e40}, {1e-60, 0, 1e-60},     {0, 1e-60, 1e-70}};
     for (int k = 0; k < 30; k++) {
         if (k == 27) continue; // 1e-70/0
         net n = net_open(SND_F32);
@@ -631,7 +681,8 @@ static void mixed_sizes(void **state) {
         net_get(&n, n.y[0], got);
         const int64_t size_y = net_size(&n, n.y[0]);
         for (int i = 0; i < size_y; i++) top = fmax(top, fabs(mixed_want(k % 5, i, x)));
-        for (int i = 0; i < size_y; i++) CHECK_CLOSE(got[i] / (top + 1e-300), mixed_want(k % 5, i, x) / (top + 1e-300), 1e-6);
+        for (int i = 0; i < size_y; i++)
+            CHECK_CLOSE(got[i] / (top + 1e-300), mixed_want(k % 5, i, x) / (top + 1e-300), 1e-6);
         net_destroy(&n);
     }
 }
@@ -689,7 +740,8 @@ static void scaled_case(int op, const snd_op_case *c) {
         set_all(&n, &d);
         CHECK_OK(snd_exec_run(n.exec));
         check_scaled(&n, n.y[0], base.v[0], degree * shift, snd_op_info_at(op)->name);
-        for (int j = 0; j < n.n_in; j++) check_scaled(&n, n.grad[j], base.v[1 + j], (degree - 1) * shift, snd_op_info_at(op)->name);
+        for (int j = 0; j < n.n_in; j++)
+            check_scaled(&n, n.grad[j], base.v[1 + j], (degree - 1) * shift, snd_op_info_at(op)->name);
         net_destroy(&n);
     }
 }
@@ -701,23 +753,12 @@ static void homogeneous_far_out(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients),
-        cmocka_unit_test(threads_agree),
-        cmocka_unit_test(types_agree),
-        cmocka_unit_test(exponents_agree),
-        cmocka_unit_test(nan_passes),
-        cmocka_unit_test(elementwise_values),
-        cmocka_unit_test(linear_values),
-        cmocka_unit_test(norm_values),
-        cmocka_unit_test(batchnorm_values),
-        cmocka_unit_test(running_averages),
-        cmocka_unit_test(row_values),
-        cmocka_unit_test(join_values),
-        cmocka_unit_test(xent_value),
-        cmocka_unit_test(far_from_one),
-        cmocka_unit_test(norms_far_from_one),
-        cmocka_unit_test(mixed_sizes),
-        cmocka_unit_test(homogeneous_far_out),
+        cmocka_unit_test(gradients),        cmocka_unit_test(threads_agree),       cmocka_unit_test(types_agree),
+        cmocka_unit_test(exponents_agree),  cmocka_unit_test(nan_passes),          cmocka_unit_test(elementwise_values),
+        cmocka_unit_test(linear_values),    cmocka_unit_test(norm_values),         cmocka_unit_test(batchnorm_values),
+        cmocka_unit_test(running_averages), cmocka_unit_test(row_values),          cmocka_unit_test(join_values),
+        cmocka_unit_test(xent_value),       cmocka_unit_test(far_from_one),        cmocka_unit_test(norms_far_from_one),
+        cmocka_unit_test(mixed_sizes),      cmocka_unit_test(homogeneous_far_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <string.h>
 
-// ---- growth in the arena ----------------------------------------------------------------------------------------------
+// ---- growth in the arena --------------------------------------------------------------------------------------------
 
 // Room for one more element; arrays double, the old copy stays in the arena.
 static bool grow(snd_graph *g, void **p, int n, int *cap, size_t size) {
@@ -43,7 +43,7 @@ snd_arena *snd_graph_arena(const snd_graph *g) {
     return g->arena;
 }
 
-// ---- the first error ----------------------------------------------------------------------------------------------------
+// ---- the first error ------------------------------------------------------------------------------------------------
 
 sonde_status snd_graph_status(const snd_graph *g) {
     SND_FAIL_IF(g->status != SONDE_OK, g->status, "%s", g->message);
@@ -63,7 +63,7 @@ snd_id snd_g_fail(snd_graph *g, sonde_status code, const char *fmt, ...) {
     return 0;
 }
 
-// ---- values ---------------------------------------------------------------------------------------------------------------
+// ---- values ---------------------------------------------------------------------------------------------------------
 
 static snd_value *new_value(snd_graph *g, snd_vrole role, snd_dtype dtype, snd_shape s) {
     if (g->n_values == 0) g->n_values = 1; // id 0 is invalid
@@ -152,7 +152,7 @@ bool snd_g_param_is_state(const snd_graph *g, int i) {
     return g->params[i].state;
 }
 
-// ---- nodes ------------------------------------------------------------------------------------------------------------------
+// ---- nodes ----------------------------------------------------------------------------------------------------------
 
 int snd_g_node_count(const snd_graph *g) {
     return g->n_nodes;
@@ -206,7 +206,7 @@ snd_id snd_g_op(snd_graph *g, int op, const snd_id *in, int n_in, const snd_attr
     return n->out[0];
 }
 
-// ---- names ------------------------------------------------------------------------------------------------------------------
+// ---- names ----------------------------------------------------------------------------------------------------------
 
 static int32_t *slot_of(const snd_graph *g, const char *name) {
     const uint64_t mask = (uint64_t)g->n_slots - 1;

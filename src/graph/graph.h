@@ -84,7 +84,7 @@ void snd_g_grad(snd_graph *g, const snd_id *y, const snd_id *dy, int n, const sn
 int snd_g_fuse(snd_graph *g, const snd_id *keep, int n_keep);
 void snd_g_dump(const snd_graph *g, snd_buf *b);              // one line a node, stable: refactors compare it
 
-// ---- plan: which nodes run, in which order, and where values live --------------------------------------------------------
+// ---- plan: which nodes run, in which order, and where values live ---------------------------------------------------
 typedef struct snd_plan snd_plan;
 /// Everything that `keep` values need (others are dropped). Kept values stay readable after the run.
 sonde_status snd_plan_make(snd_arena *a, const snd_graph *g, const snd_id *keep, int n_keep, snd_plan **out) SONDE_MUST_CHECK;
@@ -94,7 +94,7 @@ void snd_plan_print(const snd_plan *p, snd_buf *b);
 bool snd_plan_ok(const snd_plan *p);                          // no two live values overlap
 void snd_plan_check(const snd_plan *p);                       // asserts that
 
-// ---- parameter sources ------------------------------------------------------------------------------------------------------
+// ---- parameter sources ----------------------------------------------------------------------------------------------
 // The executor acquires a parameter before its use and releases it after. `drawn` makes it from (seed, name) at any time,
 // `resident` keeps one copy of each (drawn at first use, or filled by the caller). `mapped` will read a file.
 typedef struct snd_source {
@@ -109,7 +109,7 @@ sonde_status snd_source_resident(const snd_graph *g, uint64_t seed, int threads,
 sonde_status snd_source_data(snd_source *s, const snd_graph *g, int param, void **data) SONDE_MUST_CHECK;
 void snd_source_close(snd_source *s);
 
-// ---- executor -------------------------------------------------------------------------------------------------------------
+// ---- executor -------------------------------------------------------------------------------------------------------
 typedef struct snd_exec snd_exec;
 typedef struct snd_exec_opts {
     int threads;               // 0: all

@@ -69,7 +69,7 @@ typedef struct snd_fusion {
 } snd_fusion;
 const snd_fusion *snd_fusion_at(int i);          // defined in ops/; NULL after the last
 
-// ---- for ops: values of a running node --------------------------------------------------------------------------------
+// ---- for ops: values of a running node ------------------------------------------------------------------------------
 static inline snd_rv *snd_in(const snd_oprun *r, int k) { return r->n->in[k] ? &r->v[r->n->in[k]] : NULL; }
 static inline snd_rv *snd_out(const snd_oprun *r, int k) { return &r->v[r->n->out[k]]; }
 snd_shape snd_in_shape(const snd_oprun *r, int k);
@@ -94,7 +94,7 @@ int snd_safe_bits(snd_dtype t);
 double snd_pow2(int64_t e);
 int64_t snd_clamp_e(int64_t e);
 
-// ---- for ops: building ------------------------------------------------------------------------------------------------
+// ---- for ops: building ----------------------------------------------------------------------------------------------
 snd_shape snd_shape_of(const snd_graph *g, snd_id v);
 /// Rows (all dimensions but the last) and features; a scalar is 1 x 1.
 void snd_rows(snd_shape s, int64_t *rows, int64_t *cols);

@@ -143,7 +143,7 @@ snd_id snd_g_batchnorm_eval(snd_graph *g, snd_id x, snd_id gain, snd_id bias, do
     return bias ? snd_g_add(g, y, bias) : y;
 }
 
-// ---- backward: in dy, x, g, (r, m); out the wanted ones of dx, dg, db ---------------------------------------------------------------
+// ---- backward: in dy, x, g, (r, m); out the wanted ones of dx, dg, db -----------------------------------------------
 
 static sonde_status bwd_shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_dtype *dtype) {
     (void)dtype;

@@ -23,7 +23,7 @@ static void copy_columns(size_t size, int64_t R, const void *src, int64_t ld_src
     }
 }
 
-// ---- concat ------------------------------------------------------------------------------------------------------------------
+// ---- concat ---------------------------------------------------------------------------------------------------------
 
 static sonde_status concat_shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_dtype *dtype) {
     (void)dtype;
@@ -100,7 +100,7 @@ snd_id snd_g_concat(snd_graph *g, const snd_id *x, int n) {
     return snd_g_op(g, SND_OP_CONCAT, x, n, NULL, NULL);
 }
 
-// ---- slice, pad ----------------------------------------------------------------------------------------------------------------
+// ---- slice, pad -----------------------------------------------------------------------------------------------------
 
 static sonde_status slice_shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_dtype *dtype) {
     (void)dtype;

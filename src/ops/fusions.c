@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-// ---- residual add followed by a norm of the sum -----------------------------------------------------------------------------
+// ---- residual add followed by a norm of the sum ---------------------------------------------------------------------
 
 static bool add_norm_fits(const snd_graph *g, const snd_node *first, const snd_node *second, int port) {
     (void)second;
@@ -26,7 +26,7 @@ static void add_norm_merge(const snd_graph *g, const snd_node *first, const snd_
     fused->n_out = second->n_out + 1;
 }
 
-// ---- linear map followed by its bias -------------------------------------------------------------------------------------------
+// ---- linear map followed by its bias --------------------------------------------------------------------------------
 
 static bool linear_bias_fits(const snd_graph *g, const snd_node *first, const snd_node *second, int port) {
     const snd_id bias = second->in[1 - port];

@@ -66,7 +66,7 @@ snd_id snd_g_linear(snd_graph *g, snd_id x, snd_id w) {
     return x && w ? snd_g_op(g, SND_OP_LINEAR, (snd_id[]){x, w}, 2, NULL, NULL) : 0;
 }
 
-// ---- dx = dy W ----------------------------------------------------------------------------------------------------------------
+// ---- dx = dy W ------------------------------------------------------------------------------------------------------
 
 static sonde_status dx_shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_dtype *dtype) {
     (void)dtype;
@@ -99,7 +99,7 @@ static const snd_op_case dx_cases[] = {{.label = "5x3 by 3x4", .n_in = 2, .in = 
 const snd_op_info snd_op_linear_dx = {
     .name = "linear_dx", .shape = dx_shape, .run = dx_run, .grad = dx_grad, .cost = product_cost, SND_CASES(dx_cases)};
 
-// ---- dW = dyᵀ x ----------------------------------------------------------------------------------------------------------------
+// ---- dW = dyᵀ x -----------------------------------------------------------------------------------------------------
 
 static sonde_status dw_shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_dtype *dtype) {
     (void)dtype;

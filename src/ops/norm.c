@@ -165,7 +165,7 @@ snd_id snd_g_unit(snd_graph *g, snd_id x, double gain0) {
     return norm(g, SND_KNORM_UNIT, x, 0, 0, 1e-12, gain0, 0);
 }
 
-// ---- backward: in dy, x, g, r, m; out the wanted ones of dx, dg, db --------------------------------------------------------------
+// ---- backward: in dy, x, g, r, m; out the wanted ones of dx, dg, db -------------------------------------------------
 
 static sonde_status bwd_shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_dtype *dtype) {
     (void)dtype;
@@ -246,7 +246,7 @@ const snd_op_info snd_op_norm_bwd = {.name = "norm_bwd",
                                      .scratch = bwd_scratch,
                                      .cost = snd_cost_some};
 
-// ---- addnorm: s = a x + b y, z = norm(s).  in: x, y, g, b.  out: s, z, r, m.  f[3] = a, f[4] = b -----------------------------------
+// ---- addnorm: s = a x + b y, z = norm(s).  in: x, y, g, b.  out: s, z, r, m.  f[3] = a, f[4] = b --------------------
 
 static sonde_status addnorm_shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_dtype *dtype) {
     snd_node add = {.in = n->in, .n_in = 2};

@@ -23,7 +23,7 @@ int snd_op_find(const char *name) {
     return SND_OP_NONE;
 }
 
-// ---- broadcasting -------------------------------------------------------------------------------------------------------------
+// ---- broadcasting ---------------------------------------------------------------------------------------------------
 
 static int64_t dim_at(snd_shape s, int from_right) {
     return from_right < s.nd ? s.dim[s.nd - 1 - from_right] : 1;
@@ -91,7 +91,7 @@ snd_id snd_mul_reduce(snd_graph *g, double a, snd_id d, snd_id y, snd_id like) {
     return m ? snd_reduce_like(g, m, like) : 0;
 }
 
-// ---- shape rules, places, costs --------------------------------------------------------------------------------------------------
+// ---- shape rules, places, costs -------------------------------------------------------------------------------------
 
 int64_t snd_size_of(const snd_graph *g, snd_id v) {
     return snd_shape_size(snd_shape_of(g, v));
@@ -134,7 +134,7 @@ void snd_cost_some(const snd_graph *g, const snd_node *n, double *flops, double 
     snd_cost_each(g, n, 8, flops, bytes);
 }
 
-// ---- eps and exponents ----------------------------------------------------------------------------------------------------------
+// ---- eps and exponents ----------------------------------------------------------------------------------------------
 
 bool snd_eps_rules(snd_dtype t, double eps, int power, int64_t e) {
     if (!(eps > 0)) return false;

@@ -18,20 +18,20 @@ typedef enum snd_op {
 /// Row of ops.def with this name, or SND_OP_NONE.
 int snd_op_find(const char *name);
 
-// ---- views and constants ----------------------------------------------------------------------------------------------
+// ---- views and constants --------------------------------------------------------------------------------------------
 snd_id snd_g_alias(snd_graph *g, snd_id x);                      ///< same numbers, a gradient of its own
 snd_id snd_g_stop(snd_graph *g, snd_id x);                       ///< same numbers, no gradient
 snd_id snd_g_reshape(snd_graph *g, snd_id x, snd_shape s);       ///< same elements in row-major order
 snd_id snd_g_const(snd_graph *g, snd_shape s, double v);
 
-// ---- linear maps ------------------------------------------------------------------------------------------------------
+// ---- linear maps ----------------------------------------------------------------------------------------------------
 /// y = x Wᵀ;  x [.., k], W [n, k] -> [.., n]
 snd_id snd_g_linear(snd_graph *g, snd_id x, snd_id w);
 /// The same law as snd_g_linear with iid N(0, var) weights drawn anew in every run, without the weights: x [.., k] ->
 /// [.., n]. Its backward follows the conditional law given the forward, and each snd_g_grad call draws its own.
 snd_id snd_g_glinear(snd_graph *g, snd_id x, int64_t n, double var);
 
-// ---- elementwise ------------------------------------------------------------------------------------------------------
+// ---- elementwise ----------------------------------------------------------------------------------------------------
 snd_id snd_g_lin(snd_graph *g, double a, snd_id x, double b, snd_id y);    ///< a x + b y
 snd_id snd_g_affine(snd_graph *g, double a, snd_id x, double b);           ///< a x + b
 snd_id snd_g_mul(snd_graph *g, snd_id x, snd_id y);
@@ -40,7 +40,7 @@ snd_id snd_g_min(snd_graph *g, snd_id x, snd_id y);                        ///< 
 snd_id snd_g_max(snd_graph *g, snd_id x, snd_id y);
 snd_id snd_g_unary(snd_graph *g, snd_kfn fn, snd_id x);
 
-// ---- norms (over the last dimension; gain, bias [d] or 0) ---------------------------------------------------------------
+// ---- norms (over the last dimension; gain, bias [d] or 0) -----------------------------------------------------------
 /// (x - mean)/sqrt(var + eps) * (gain + plus1) + bias
 snd_id snd_g_layernorm(snd_graph *g, snd_id x, snd_id gain, snd_id bias, double eps, bool plus1);
 snd_id snd_g_rmsnorm(snd_graph *g, snd_id x, snd_id gain, snd_id bias, double eps, bool plus1);
@@ -54,7 +54,7 @@ snd_id snd_g_batchnorm(snd_graph *g, snd_id x, snd_id gain, snd_id bias, double 
 snd_id snd_g_batchnorm_eval(snd_graph *g, snd_id x, snd_id gain, snd_id bias, double eps, bool plus1,
                             snd_id running_mean, snd_id running_var);
 
-// ---- rows ---------------------------------------------------------------------------------------------------------------
+// ---- rows -----------------------------------------------------------------------------------------------------------
 snd_id snd_g_rowdot(snd_graph *g, snd_id x, snd_id y);           ///< [.., d], [.., d] -> [.., 1]; operands broadcast
 snd_id snd_g_rowrms(snd_graph *g, snd_id x);                     ///< sqrt(mean x²) -> [.., 1]; no eps; gradient 0 at 0
 snd_id snd_g_sum_to(snd_graph *g, snd_id x, snd_shape s);        ///< sums the dimensions along which s broadcasts to x
@@ -67,7 +67,7 @@ snd_id snd_g_wsum(snd_graph *g, snd_id w, const snd_id *v, int k);
 /// Mean cross-entropy over the rows whose target is not -100 -> []; logits [.., V], targets (I64) [..]
 snd_id snd_g_xent(snd_graph *g, snd_id logits, snd_id targets);
 
-// ---- statistics: an f64 vector per value ----------------------------------------------------------------------------------
+// ---- statistics: an f64 vector per value ----------------------------------------------------------------------------
 // True figures from the stored ones s and e = s[SND_ST_EXP]: mean, absmax, absmin times 2^e; q, var, bvar times 2^2e;
 // the rest as they are. What was not asked for, or does not exist, is NaN. Definitions: docs/metrics.md.
 enum {

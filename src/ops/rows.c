@@ -13,7 +13,7 @@ static snd_shape per_row(snd_shape s) {
     return s;
 }
 
-// ---- rowdot ------------------------------------------------------------------------------------------------------------------
+// ---- rowdot ---------------------------------------------------------------------------------------------------------
 
 static sonde_status dot_shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_dtype *dtype) {
     (void)dtype;
@@ -63,7 +63,7 @@ snd_id snd_g_rowdot(snd_graph *g, snd_id x, snd_id y) {
     return x && y ? snd_g_op(g, SND_OP_ROWDOT, (snd_id[]){x, y}, 2, NULL, NULL) : 0;
 }
 
-// ---- rowrms ------------------------------------------------------------------------------------------------------------------
+// ---- rowrms ---------------------------------------------------------------------------------------------------------
 
 static sonde_status rms_shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_dtype *dtype) {
     (void)dtype;
@@ -128,7 +128,7 @@ static void rms_bwd_run(snd_run *r) {
 const snd_op_info snd_op_rowrms_bwd = {
     .name = "rowrms_bwd", .shape = rms_bwd_shape, .run = rms_bwd_run, .cost = snd_cost_few};
 
-// ---- sum_to, expand ------------------------------------------------------------------------------------------------------------
+// ---- sum_to, expand -------------------------------------------------------------------------------------------------
 
 static snd_shape target_of(const snd_node *n) {
     return snd_shape_make((int)n->attr.f[0], n->attr.i);

@@ -15,7 +15,7 @@ static double factor(snd_dtype t, int32_t e) {
     return snd_pow2(e > most ? most : e);
 }
 
-// ---- softmax -----------------------------------------------------------------------------------------------------------------
+// ---- softmax --------------------------------------------------------------------------------------------------------
 
 static void softmax_run(snd_run *r) {
     int64_t R, D;
@@ -56,7 +56,7 @@ snd_id snd_g_softmax(snd_graph *g, snd_id x) {
     return x ? snd_g_op(g, SND_OP_SOFTMAX, &x, 1, NULL, NULL) : 0;
 }
 
-// ---- wsum: in w, v_1 .. v_K --------------------------------------------------------------------------------------------------------
+// ---- wsum: in w, v_1 .. v_K -----------------------------------------------------------------------------------------
 
 static sonde_status wsum_shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_dtype *dtype) {
     (void)dtype;
@@ -151,7 +151,7 @@ snd_id snd_g_wsum(snd_graph *g, snd_id w, const snd_id *v, int k) {
     return snd_g_op(g, SND_OP_WSUM, in, k + 1, NULL, NULL);
 }
 
-// ---- cross-entropy: in logits, targets; out loss, lse, number of rows that count ---------------------------------------------------
+// ---- cross-entropy: in logits, targets; out loss, lse, number of rows that count ------------------------------------
 
 static sonde_status xent_shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_dtype *dtype) {
     char a[160], b[160];

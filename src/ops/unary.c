@@ -123,7 +123,7 @@ snd_id snd_g_unary(snd_graph *g, snd_kfn fn, snd_id x) {
     return snd_g_op(g, SND_OP_UNARY, &x, 1, &a, NULL);
 }
 
-// ---- backward: in x (relu: y), dy -------------------------------------------------------------------------------------------------
+// ---- backward: in x (relu: y), dy -----------------------------------------------------------------------------------
 
 static void bwd_run(snd_oprun *r) {
     const snd_rv *x = snd_in(r, 0), *dy = snd_in(r, 1);

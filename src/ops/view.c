@@ -55,7 +55,7 @@ snd_id snd_g_stop(snd_graph *g, snd_id x) {
     return x ? snd_g_op(g, SND_OP_STOP, &x, 1, NULL, NULL) : 0;
 }
 
-// ---- shapes in attributes -------------------------------------------------------------------------------------------------------
+// ---- shapes in attributes -------------------------------------------------------------------------------------------
 
 static snd_shape attr_shape(const snd_attr *a) {
     return snd_shape_make((int)a->f[0], a->i);
@@ -94,7 +94,7 @@ snd_id snd_g_reshape(snd_graph *g, snd_id x, snd_shape s) {
     return snd_g_op(g, SND_OP_RESHAPE, &x, 1, &a, NULL);
 }
 
-// ---- const -----------------------------------------------------------------------------------------------------------------------
+// ---- const ----------------------------------------------------------------------------------------------------------
 
 static sonde_status const_shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_dtype *dtype) {
     (void)g;
