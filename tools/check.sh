@@ -13,8 +13,15 @@ step() {
 
 format() {
     # Headers and .def tables are laid out by hand, for reading.
-    git ls-files -co --exclude-standard -- 'src/*.c' 'tests/*.c' 'examples/*.c' 'bench/*.c' |
-        while read -r f; do [ ! -f "$f" ] || echo "$f"; done | xargs -r clang-format --dry-run -Werror
+    bad=$(git ls-files -co --exclude-standard -- 'src/*.c' 'tests/*.c' 'examples/*.c' 'bench/*.c' |
+        while read -r f; do
+            [ ! -f "$f" ] || clang-format --dry-run -Werror "$f" >/dev/null 2>&1 || echo "$f"
+        done)
+    [ -z "$bad" ] || {
+        echo "not formatted; clang-format -i would do it:"
+        echo "$bad"
+        return 1
+    }
 }
 
 step format format
