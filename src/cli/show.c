@@ -64,21 +64,29 @@ static const snd_ink level_ink[SND_LEVEL_COUNT] = {[SND_LEVEL_OK] = SND_INK_GREE
                                                    [SND_LEVEL_WARN] = SND_INK_YELLOW,
                                                    [SND_LEVEL_ERROR] = SND_INK_RED};
 
-static void show_verdict(snd_cli *c, const snd_verdict *v) {
+// Adds a sentence behind what is there already, with the full stop that the text before it may lack.
+static void sentence(snd_buf *b, const char *text, const char *lead) {
+    if (!*text) return;
+    const char last = b->len ? b->s[b->len - 1] : 0;
+    if (last && last != ' ') snd_buf_put(b, strchr(".!?:;", last) ? " " : ". ");
+    snd_buf_printf(b, "%s%s", lead, text);
+}
+
+static void show_verdict(snd_cli *c, const snd_verdict *v, bool several) {
     snd_buf b = {0}, text = {0};
     char name[8], got[40], limit[40];
     snprintf(name, sizeof name, "%-6s", snd_level_name(v->level));
     snd_ink_put(c, &b, level_ink[v->level], name);
-    if (v->run) snd_buf_printf(&text, "[%s] ", v->run);
-    snd_buf_printf(&text, "%s", v->rule);
+    if (v->run && several) snd_buf_printf(&text, "[%s] ", v->run);
+    if (strcmp(v->rule, snd_level_name(v->level)) != 0) snd_buf_put(&text, v->rule);
     if (*v->where) snd_buf_printf(&text, " at %s", v->where);
     if (!isnan(v->value))
         snd_buf_printf(&text, ": %s", v->log ? snd_pretty_log10(got, v->value, 3) : snd_pretty(got, v->value, 3));
     if (!isnan(v->value) && !isnan(v->threshold))
         snd_buf_printf(&text, " (limit %s)",
                        v->log ? snd_pretty_log10(limit, v->threshold, 3) : snd_pretty(limit, v->threshold, 3));
-    if (*v->why) snd_buf_printf(&text, ". %s", v->why);
-    if (*v->remedy) snd_buf_printf(&text, " Try: %s", v->remedy);
+    sentence(&text, v->why, "");
+    sentence(&text, v->remedy, "Try: ");
     snd_buf wrapped = {0};
     snd_wrap(&wrapped, text.s, 6, c->columns > 120 ? 120 : c->columns);
     if (wrapped.s) snd_buf_put(&b, wrapped.s + 6);
@@ -92,7 +100,7 @@ static void show_verdicts(snd_cli *c, const snd_record *r) {
     if (r->n_verdicts) snd_print(c, "\n");
     for (int level = SND_LEVEL_ERROR; level > SND_LEVEL_INVALID; level--) // worst first
         for (int i = 0; i < r->n_verdicts; i++)
-            if (r->verdicts[i]->level == (snd_level)level) show_verdict(c, r->verdicts[i]);
+            if (r->verdicts[i]->level == (snd_level)level) show_verdict(c, r->verdicts[i], r->n_runs > 1);
 }
 
 // ---- one run: sparklines and the table over layers ----------------------------------------------------------------------

@@ -100,6 +100,7 @@ static void put_run(const snd_page *p, snd_json *j, int record, const snd_run *u
     snd_json_num(j, "level", u->band_level);
     put_values(j, "values", u->values, u->n_values);
     put_values(j, "params", u->params, u->n_params);
+    put_values(j, "summary", &(snd_rvalue *){u->summary}, 1);
     snd_json_close(j, '}');
 }
 

@@ -1,15 +1,18 @@
 // Verdicts, worst first: what was found, where first, the number beside its limit, why it matters and what to try.
 #include "report/inner.h"
 
+#include <ctype.h>
 #include <math.h>
+#include <string.h>
 
-static void put_verdict(snd_page *p, int record, const snd_verdict *v) {
+// "stream-overflow in residual at layers.83.x: 3.98e38 (limit 3.39e38)"
+static void put_what(snd_page *p, int record, const snd_verdict *v) {
     snd_buf *b = p->b;
-    const char *level = snd_level_name(v->level);
-    snd_buf_printf(b, "<li class=\"verdict %s\"><p class=\"what\"><span class=\"badge %s\">%s</span> <strong>", level,
-                   level, level);
-    snd_html_text(b, v->rule);
-    snd_buf_put(b, "</strong>");
+    if (strcmp(v->rule, snd_level_name(v->level)) != 0) {
+        snd_buf_put(b, "<strong>");
+        snd_html_text(b, v->rule);
+        snd_buf_put(b, "</strong>");
+    }
     if (v->run) {
         snd_buf label = {0};
         snd_page_label(p, record, v->run, &label);
@@ -23,28 +26,39 @@ static void put_verdict(snd_page *p, int record, const snd_verdict *v) {
         snd_html_text(b, v->where);
         snd_buf_put(b, "</code>");
     }
-    if (!isnan(v->value)) {
-        snd_buf_put(b, ": <span class=\"num\">");
-        snd_html_number(b, v->value, v->log, 3);
-        snd_buf_put(b, "</span>");
+    if (isnan(v->value)) return;
+    snd_buf_put(b, ": <span class=\"num\">");
+    snd_html_number(b, v->value, v->log, 3);
+    snd_buf_put(b, "</span>");
+    if (isnan(v->threshold)) return;
+    snd_buf_put(b, " <span class=\"muted\">(limit ");
+    snd_html_number(b, v->threshold, v->log, 3);
+    snd_buf_put(b, ")</span>");
+}
+
+// A paragraph that begins with a capital and ends with a full stop, whatever the rule wrote.
+static void put_sentence(snd_buf *b, const char *lead, const char *text) {
+    if (!*text) return;
+    const bool lower = !*lead && islower((unsigned char)text[0]) && (isalpha((unsigned char)text[1]) || text[1] == ' ');
+    snd_buf_put(b, "<p>");
+    snd_buf_put(b, lead);
+    if (lower) {
+        const char first[2] = {(char)toupper((unsigned char)text[0]), 0};
+        snd_html_text(b, first);
     }
-    if (!isnan(v->value) && !isnan(v->threshold)) {
-        snd_buf_put(b, " <span class=\"muted\">(limit ");
-        snd_html_number(b, v->threshold, v->log, 3);
-        snd_buf_put(b, ")</span>");
-    }
-    snd_buf_put(b, "</p>");
-    if (*v->why) {
-        snd_buf_put(b, "<p>");
-        snd_html_prose(b, v->why);
-        snd_buf_put(b, "</p>");
-    }
-    if (*v->remedy) {
-        snd_buf_put(b, "<p><span class=\"try\">Try</span> ");
-        snd_html_prose(b, v->remedy);
-        snd_buf_put(b, "</p>");
-    }
-    snd_buf_put(b, "</li>\n");
+    snd_html_prose(b, text + lower);
+    snd_buf_put(b, strchr(".!?", text[strlen(text) - 1]) ? "</p>" : ".</p>");
+}
+
+static void put_verdict(snd_page *p, int record, const snd_verdict *v) {
+    const char *level = snd_level_name(v->level);
+    snd_buf_printf(p->b, "<li class=\"verdict %s\"><p class=\"what\"><span class=\"badge %s\">%s</span> ", level, level,
+                   level);
+    put_what(p, record, v);
+    snd_buf_put(p->b, "</p>");
+    put_sentence(p->b, "", v->why);
+    put_sentence(p->b, "<span class=\"try\">Try</span> ", v->remedy);
+    snd_buf_put(p->b, "</li>\n");
 }
 
 void snd_section_verdicts(snd_page *p, const char *heading) {

@@ -323,13 +323,13 @@
     }
   }
 
-  // ---- the layer section -----------------------------------------------------------------------------------------------
+  // ---- the sections with choices -----------------------------------------------------------------------------------------------
 
   const metricNames = {q: 'mean square', rms: 'root mean square', mean: 'mean', var: 'variance over features', bvar: 'variance over the batch',
     cos: 'cosine between examples', pearson: 'centred cosine between examples', tokcos: 'cosine between tokens', adjcos: 'cosine with the previous layer',
     cos0: 'cosine with the input', write: 'branch norm over stream norm', absmax: 'largest absolute value', kurt: 'kurtosis', rank: 'effective rank',
     entropy: 'attention entropy', maxlogit: 'largest score', gq: 'mean square of the gradient', grms: 'RMS of the gradient', gtok: 'token-mean gradient',
-    gdev: 'token-deviation gradient', wgrms: 'RMS of the weight gradient', wrms: 'RMS of the weights', gmean: 'mean of the gradient'};
+    gdev: 'token-deviation gradient', wgrms: 'RMS of the weight gradient', wrms: 'RMS of the weights', growth: 'growth of q per layer', gratio: 'gradient at in.x over the last layer\u2019s'};
   const metricLabel = (m) => (metricNames[m] ? metricNames[m] + ' (' + m + ')' : m);
 
   // "layers.3.F.in" -> "layers.*.F.in"; the stream entering layer 0 counts as its layer-0 point.
@@ -345,24 +345,47 @@
   }
   const unique = (list) => [...new Set(list)];
 
-  // Four plots with a choice of metric and value each; the depth, when there are several, is common to all.
-  function layerSection() {
-    const runs = data.runs.filter((r) => r.values.names.length);
-    if (!runs.length || !byId('layer-figures')) return;
-    const depths = unique(runs.map((r) => r.depth)).sort((a, b) => a - b), slots = [];
+  const hasNumber = (m, i) => ['m', 't'].some((k) => m[k] && isNum(m[k][i]));
+  const quantities = ['m', 'sd', 't', 'lo', 'hi'];
+
+  // Up to four plots, each with a choice of metric and value. `src` says what there is to choose from: metrics(),
+  // families(metric), points(slot) -> series, title(family), log(metric), and the axis.
+  function figures(host, src, wanted) {
+    const slots = [];
+    function update(slot, focus) {
+      const metrics = src.metrics(), fams = src.families(slot.metric);
+      if (!fams.includes(slot.family)) slot.family = fams.includes(src.first) ? src.first : fams[0];
+      slot.controls.replaceChildren(selectBox('Metric', metrics, metrics.map(metricLabel), slot.metric, (v) => { slot.metric = v; update(slot, 0); }));
+      if (fams.length > 1) slot.controls.append(selectBox('of', fams, fams.map(src.title), slot.family, (v) => { slot.family = v; update(slot, 1); }));
+      const box = slot.controls.querySelectorAll('select')[focus];
+      if (box) box.focus({preventScroll: true});
+      const of = src.title(slot.family);
+      slot.title.textContent = metricLabel(slot.metric).replace(/^./, (c) => c.toUpperCase()) + ', ' + of;
+      draw(slot.plot, {x: src.x, y: metricLabel(slot.metric), titled: true, log: src.log(slot.metric), xlog: src.xlog, file: slot.metric + ' ' + of + ' ' + src.x, series: src.points(slot)});
+    }
+    for (const metric of src.metrics()) wanted.push([metric, null]);
+    for (const w of wanted) {
+      const fams = src.families(w[0]);
+      if (slots.length === 4 || slots.some((s) => s.metric === w[0]) || !fams.length || (w[1] && !fams.includes(w[1]))) continue;
+      const slot = {metric: w[0], family: w[1], title: el('h3'), controls: el('div', {class: 'controls'}), plot: el('div', {class: 'plot'})};
+      host.append(el('figure', {class: 'panel'}, el('figcaption', null, slot.title, slot.controls), slot.plot));
+      slots.push(slot);
+    }
+    slots.forEach((s) => update(s, -1));
+    return () => slots.forEach((s) => update(s, -1));
+  }
+  const anyLog = (runs, metric, part) => runs.some((r) => ((r[part] || r.values).metrics[metric] || {}).log);
+
+  // ---- against layer
+
+  function layerFigures(runs) {
+    const depths = unique(runs.map((r) => r.depth)).sort((a, b) => a - b);
     let depth = depths[depths.length - 1];
     const atDepth = () => (depths.length > 1 ? runs.filter((r) => r.depth === depth) : runs);
-    const hasNumber = (m, i) => ['m', 't'].some((k) => m[k] && isNum(m[k][i]));
-    const metricsOf = () => unique(atDepth().flatMap((r) => Object.keys(r.values.metrics)));
-    const familiesOf = (metric) => unique(atDepth().flatMap((r) => {
-      const m = r.values.metrics[metric] || {};
-      return r.values.names.filter((n, i) => r.values.layers[i] >= 0 && hasNumber(m, i)).map(family);
-    }));
-
     function points(run, slot) {
       const m = run.values.metrics[slot.metric], s = {label: run.label, x: []};
       if (!m) return null;
-      const keys = ['m', 'sd', 't', 'lo', 'hi'].filter((k) => m[k]);
+      const keys = quantities.filter((k) => m[k]);
       keys.forEach((k) => { s[k] = []; });
       run.values.names.forEach((name, i) => {
         if (family(name) !== slot.family || !hasNumber(m, i)) return;
@@ -371,30 +394,58 @@
       });
       return s.x.length ? s : null;
     }
-    function update(slot, focus) {
-      const metrics = metricsOf(), fams = familiesOf(slot.metric);
-      if (!fams.includes(slot.family)) slot.family = fams.includes('layers.*.x') ? 'layers.*.x' : fams[0];
-      slot.controls.replaceChildren(selectBox('Metric', metrics, metrics.map(metricLabel), slot.metric, (v) => { slot.metric = v; update(slot, 0); }));
-      if (fams.length > 1) slot.controls.append(selectBox('of', fams, fams.map(familyLabel), slot.family, (v) => { slot.family = v; update(slot, 1); }));
-      const box = slot.controls.querySelectorAll('select')[focus];
-      if (box) box.focus({preventScroll: true});
-      const of = slot.family === 'layers.*.x' ? 'the stream' : familyLabel(slot.family);
-      slot.title.textContent = metricLabel(slot.metric).replace(/^./, (c) => c.toUpperCase()) + ' of ' + of;
-      draw(slot.plot, {x: 'layer', y: metricLabel(slot.metric), titled: true, log: runs.some((r) => (r.values.metrics[slot.metric] || {}).log), xlog: false,
-        file: slot.metric + ' ' + familyLabel(slot.family), series: atDepth().map((r) => points(r, slot)).filter(Boolean)});
+    const src = {
+      x: 'layer', xlog: false, first: 'layers.*.x', title: familyLabel,
+      metrics: () => unique(atDepth().flatMap((r) => Object.keys(r.values.metrics))),
+      families: (metric) => unique(atDepth().flatMap((r) => {
+        const m = r.values.metrics[metric] || {};
+        return r.values.names.filter((n, i) => r.values.layers[i] >= 0 && hasNumber(m, i)).map(family);
+      })),
+      points: (slot) => atDepth().map((r) => points(r, slot)).filter(Boolean), log: (metric) => anyLog(runs, metric)
+    };
+    const layersSeen = (r) => unique(r.values.layers.filter((l) => l >= 0)).length;
+    if (!runs.some((r) => layersSeen(r) > 2)) { // a depth sweep keeps the ends only
+      document.querySelector('#layers [data-key]').remove();
+      return;
     }
+    const again = figures(byId('layer-figures'), src, [['q', 'layers.*.x'], ['gq', 'layers.*.x'], ['cos', 'layers.*.x'], ['write', null], ['bvar', 'layers.*.x']]);
+    if (depths.length > 1) byId('layer-controls').append(selectBox('Depth', depths, depths.map(String), depth, (v) => { depth = Number(v); again(); }));
+  }
 
-    const wanted = [['q', 'layers.*.x'], ['gq', 'layers.*.x'], ['cos', 'layers.*.x'], ['write', null], ['bvar', 'layers.*.x'], ['var', 'layers.*.x']];
-    for (const metric of metricsOf()) wanted.push([metric, null]);
-    for (const w of wanted) {
-      if (slots.length === 4 || slots.some((s) => s.metric === w[0]) || !familiesOf(w[0]).length) continue;
-      const slot = {metric: w[0], family: w[1], title: el('h3'), controls: el('div', {class: 'controls'}), plot: el('div', {class: 'plot'})};
-      byId('layer-figures').append(el('figure', {class: 'panel'}, el('figcaption', null, slot.title, slot.controls), slot.plot));
-      slots.push(slot);
+  // ---- against depth
+
+  const netValues = {last: 'last layer\u2019s stream', 'in.x': 'in.x', 'out.x': 'out.x', net: 'the whole net'};
+  // Where in a run the value of this family stands: [part, index], index -1 when it has none.
+  function find(run, fam) {
+    if (fam === 'net') return [run.summary, 0];
+    const names = run.values.names;
+    if (fam !== 'last') return [run.values, names.indexOf(fam)];
+    let best = -1;
+    names.forEach((n, i) => { if (/(^|\.)layers\.\d+\.x$/.test(n) && (best < 0 || run.values.layers[i] >= run.values.layers[best])) best = i; });
+    return [run.values, best];
+  }
+  function depthFigures(runs) {
+    const host = byId('depth-figures');
+    if (!host) return;
+    const depths = unique(runs.map((r) => r.depth)).sort((a, b) => a - b), names = unique(runs.map((r) => r.label));
+    const known = (r, fam, metric) => { const f = find(r, fam), m = f[0].metrics[metric]; return m && f[1] >= 0 && hasNumber(m, f[1]); };
+    function points(label, slot) {
+      const s = {label: label, x: []};
+      quantities.forEach((k) => { s[k] = []; });
+      for (const r of runs.filter((o) => o.label === label && known(o, slot.family, slot.metric)).sort((p, q) => p.depth - q.depth)) {
+        const f = find(r, slot.family), m = f[0].metrics[slot.metric];
+        s.x.push(r.depth);
+        quantities.forEach((k) => s[k].push(m[k] ? m[k][f[1]] : null));
+      }
+      if (!s.m.some(isNum)) delete s.m;
+      return s.x.length ? s : null;
     }
-    slots.forEach((s) => update(s, -1));
-    if (depths.length > 1) byId('layer-controls').append(selectBox('Depth', depths, depths.map(String), depth, (v) => { depth = Number(v); slots.forEach((s) => update(s, -1)); }));
-    tableSection(runs);
+    figures(host, {
+      x: 'depth', xlog: depths.length > 2 && depths[0] > 0 && depths[depths.length - 1] / depths[0] >= 8, first: 'last', title: (f) => netValues[f],
+      metrics: () => unique(runs.flatMap((r) => Object.keys(r.values.metrics).concat(Object.keys(r.summary.metrics)))),
+      families: (metric) => Object.keys(netValues).filter((f) => runs.some((r) => known(r, f, metric))),
+      points: (slot) => names.map((n) => points(n, slot)).filter(Boolean), log: (metric) => anyLog(runs, metric) || anyLog(runs, metric, 'summary')
+    }, [['q', 'last'], ['gq', 'in.x'], ['cos', 'last'], ['gratio', 'net'], ['growth', 'net'], ['bvar', 'last']]);
   }
 
   // ---- the table -------------------------------------------------------------------------------------------------------
@@ -432,6 +483,8 @@
       return sd < 0.1 ? plain(100 * (Math.pow(10, sd) - 1), 2) + ' %' : '\u00d7\u00f7 ' + plain(Math.pow(10, sd), 2);
     }
 
+    const signed = (z) => (Math.abs(z) < 0.05 ? '0.0' : (z > 0 ? '+' : '\u2212') + (Math.abs(z) < 1e4 ? Math.abs(z).toFixed(1) : plain(Math.abs(z), 2)));
+
     function body(list, log) {
       const out = el('tbody');
       for (const r of list) {
@@ -440,7 +493,7 @@
           r.lost ? el('td', {class: 'num lost'}, 'not finite') : el('td', {class: 'num'}, say(r.m, log)),
           el('td', {class: 'num col-sd'}, spread(r.sd, log)), el('td', {class: 'num'}, say(r.t, log)),
           el('td', {class: 'num col-band'}, isNum(r.lo) ? say(r.lo, log, 3) + ' \u2013 ' + say(r.hi, log, 3) : ''),
-          el('td', {class: 'num z' + far}, isNum(r.z) ? (r.z > 0 ? '+' : r.z < 0 ? '\u2212' : '') + Math.abs(r.z).toFixed(1) : ''));
+          el('td', {class: 'num z' + far}, isNum(r.z) ? signed(r.z) : ''));
         out.append(tr);
       }
       return out;
@@ -517,6 +570,11 @@
     const host = document.querySelector('[data-panel="' + i + '"] .plot');
     if (host) draw(host, Object.assign({file: p.title}, p));
   });
-  layerSection();
+  const measured = data.runs.filter((r) => r.values.names.length);
+  depthFigures(measured);
+  if (byId('layer-figures') && measured.length) {
+    layerFigures(measured);
+    tableSection(measured);
+  }
   byId('theme').textContent = isDark() ? 'Light' : 'Dark';
 })();

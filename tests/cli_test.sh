@@ -1,0 +1,144 @@
+#!/bin/sh
+# The command line as people and scripts meet it: help, suggestions, exit codes, colours, valid JSON, honest failures.
+# SONDE_BIN names the binary. Needs python3 for checking JSON (skipped without).
+bin=${SONDE_BIN:?SONDE_BIN is not set}
+[ -x "$bin" ] || { echo "cli_test: $bin is missing"; exit 1; }
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
+cd "$tmp" || exit 1
+unset NO_COLOR
+fails=0 n=0
+
+# try CODE ARGS...: runs, keeps out and err, compares the exit code.
+try() {
+    want=$1
+    shift
+    n=$((n + 1))
+    what="sonde $*"
+    timeout 120 "$bin" "$@" >out 2>err </dev/null
+    rc=$?
+    [ $rc = "$want" ] || bad "exit $rc, not $want"
+}
+bad() {
+    fails=$((fails + 1))
+    echo "FAIL $what: $1"
+    sed 's/^/    /' err | head -3
+}
+out() { grep -qF -- "$1" out || bad "stdout lacks: $1"; }
+err() { grep -qF -- "$1" err || bad "stderr lacks: $1"; }
+no_out() { [ ! -s out ] || bad "stdout is not empty"; }
+no_err() { [ ! -s err ] || bad "stderr is not empty"; }
+json() {
+    command -v python3 >/dev/null || return 0
+    python3 -c 'import json, sys
+def no(x): raise ValueError("not JSON: " + x)
+json.load(open("out"), parse_constant=no)' 2>err || bad "stdout is not one JSON document"
+}
+
+# ---- help on every level
+try 2; out "Usage: sonde VERB"
+try 0 --help; out "wirings"; out "Exit status"; no_err
+try 0 -h; out "Usage"
+try 0 help; out "Usage"
+try 0 --version; out "sonde "
+try 0 version; out "sonde "
+try 0 version --json; json
+try 0 help keys; out "layers"; out "width"
+try 0 help options; out "--seeds"
+for verb in $("$bin" help | sed -n '/^Verbs/,/^$/s/^  \([a-z]*\) .*/\1/p'); do
+    try 0 "$verb" --help; out "Usage: sonde $verb"; out "Examples"; no_err
+    try 0 help "$verb"; out "Usage: sonde $verb"
+    try 0 "$verb" some words --nonsense -h; out "Usage: sonde $verb"
+done
+
+# ---- bad words: exit 2, nothing on stdout, the nearest name
+try 2 wirigns; err "did you mean wirings?"; no_out
+try 2 frobnicate; err "frobnicate"; no_out
+try 2 wirings --jsn; err "did you mean --json?"; no_out
+try 2 wirings depnorm; err "did you mean deepnorm?"; no_out
+try 2 models gpt; err "gpt"; no_out
+try 2 help wiring; err "did you mean wirings?"
+try 2 wirings --json=yes; err "takes no value"
+try 2 wirings -x; err "-x"
+try 2 wirings --depths 3; err "no option --depths"
+try 2 version pre; err "takes no operand"
+try 2 report; err "needs a FILE"
+try 2 report a.json -o; err "--out needs a value"
+try 2 wirings -- --json; err "--json"
+if "$bin" predict --help >/dev/null 2>&1; then
+    try 2 predict; err "needs a SPEC"; no_out
+    try 2 predict layers=3; err "SPEC comes first"
+    try 2 predict pre widht=3; err "did you mean width?"; no_out
+    try 2 predict pre layers=two; err "layers"; err "two"; no_out
+    try 2 predict pre layers=-1; err "layers"; no_out
+    try 2 predict pre seeds=3; err "write --seeds=3"
+    try 2 predict pre --layers 3; err "write it as layers=VALUE"
+    try 2 predict prre; err "pre"; no_out
+    try 2 predict pre post; err "unexpected word 'post'"
+    try 2 predict pre --depths 1,x; err "1,x"
+    try 2 predict pre --depths 0; err "outside"
+    try 2 predict pre --seeds; err "needs a value"
+    try 2 predict pre --json --csv; err "exclude"
+    try 2 predict 'x = x + F(gelo(x))'; err "gelu"; no_out
+    try 2 predict 'x = x + F(N(x)' ; err ")"; no_out
+    # ---- results
+    try 0 predict pre layers=4 width=32; out "layer"; out "F(N(x))"
+    try 0 predict pre layers=4 width=32 --json; json; out '"sonde.predict/1"'; no_err
+    try 0 --json predict pre layers=4 width=32; json
+    try 0 predict --json -- pre layers=4; json
+    try 0 predict pre layers=4 --csv; out "run,depth,name,layer,metric,mean"
+    try 0 predict residual layers=3000 width=32 --json; json; out '"predicted_log10"'
+    try 0 predict 'each: x = N(x + F(x))' layers=3 --json; json
+    try 0 predict residual --depths 1..8 --json; json; out '"runs"'
+    try 0 predict pre layers=3 --quiet -o res; [ -s err ] && bad "--quiet, yet notes on stderr"
+    for f in result.json result.csv spec.yaml report.html; do [ -s "res/$f" ] || bad "res/$f is missing"; done
+    try 0 report res; out "res/report.html"
+    try 0 report res/result.json -o one.html; [ -s one.html ] || bad "one.html is missing"
+    try 0 predict res/spec.yaml --json; json
+    # a bad word in a file is exit 3, the same word on the command line 2
+    printf 'model:\n  wiring: pre\n  layers: 3\n  widht: 8\n' >bad.yaml
+    try 3 predict bad.yaml; err "width"; no_out
+    printf 'model:\n  wiring: pre\n  layers: 3\n' >good.yaml
+    try 0 predict good.yaml --json; json
+    try 2 predict good.yaml widht=8; err "width"
+    try 3 predict missing.yaml
+fi
+
+# ---- bad files
+try 3 report nowhere; err "nowhere"; no_out
+echo '{"schema": "other/1"}' >other.json
+try 3 report other.json; err "other/1"
+echo 'not json' >broken.json
+try 3 report broken.json; err "broken.json:1"
+if [ -e /dev/full ]; then
+    n=$((n + 1)) what="sonde wirings >/dev/full"
+    "$bin" wirings >/dev/full 2>err; rc=$?
+    [ $rc = 3 ] || bad "exit $rc, not 3"
+    err "standard output"
+fi
+
+# ---- colours and characters: none when stdout is no terminal, none with NO_COLOR or --no-color on one
+esc=$(printf '\033')
+try 0 wirings pre; grep -q "$esc" out && bad "colours on a pipe"
+try 0 wirings --json; json; out '"deepnorm"'
+try 0 models --json; json
+if command -v script >/dev/null; then
+    on_terminal() { TERM=xterm LC_ALL=C.UTF-8 script -qec "$1" /dev/null </dev/null >out 2>err; what="$1 on a terminal"; n=$((n + 1)); }
+    on_terminal "'$bin' wirings pre"; grep -q "$esc" out || bad "no colours on a terminal"
+    on_terminal "'$bin' wirings pre --no-color"; grep -q "$esc" out && bad "colours with --no-color"
+    on_terminal "env NO_COLOR=1 '$bin' wirings pre"; grep -q "$esc" out && bad "colours with NO_COLOR"
+    on_terminal "env TERM=dumb '$bin' wirings pre"; grep -q "$esc" out && bad "colours on a dumb terminal"
+fi
+
+# ---- every example of the help of the quick verbs works
+for verb in wirings models help version; do
+    "$bin" "$verb" --help | sed -n '/^Examples/,$s/^  sonde //p' >examples
+    [ -s examples ] || { what="sonde $verb --help"; bad "no examples"; }
+    while IFS= read -r line; do
+        n=$((n + 1)) what="example: sonde $line"
+        eval "\"\$bin\" $line" >out 2>err </dev/null || bad "fails"
+    done <examples
+done
+
+echo "cli_test: $n runs, $fails failures"
+[ $fails = 0 ]
