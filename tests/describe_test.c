@@ -195,6 +195,8 @@ static void test_norms(void **state) {
     assert_true(!d->final_norm && d->n_branches == 4);
     assert_string_equal(d->sites[0].text, "rms norm, eps 1e-06, weight w used as 1 + w");
     assert_true(param(d, "layers.0.F.N1.weight")->mean == 0);
+    d = describe(a, "each: f = F(N(x)); x = x + f - dot(f, x)/dot(x, x)*x", KEYS("layers=4"), NULL); // one stream, met twice
+    assert_int_equal(d->n_branches, 4);
     d = describe(a, "residual", KEYS("layers=4"), NULL); // no norm anywhere: growth is another matter
     assert_int_equal(d->n_branches, 0);
     d = describe(a, "plain", KEYS("layers=4"), NULL);

@@ -313,6 +313,13 @@ static void test_identical(void **state) {
     run(&t, 64);
     assert_null(find(&t, "layers-identical"));
     end(&t);
+    t = begin("pre", KEYS("layers=4", "width=64"));
+    put_params(&t, 0, true);
+    for (int i = 0; i < t.u->n_params; i++) // one matrix of each layer is its own
+        if (strstr(t.u->params[i]->name, "W2")) snd_value_metric(t.u->params[i], "wrms", true)->mean += 1e-6 * t.u->params[i]->layer;
+    run(&t, 64);
+    assert_null(find(&t, "layers-identical"));
+    end(&t);
 }
 
 static void test_nonfinite(void **state) {
