@@ -42,20 +42,20 @@ static void collect(names *all, snd_rvalue *const *values, int n) {
         }
 }
 
-static void put_column(snd_json *j, snd_rvalue *const *values, int n, const char *metric, column c) {
+static void put_column(snd_json *j, const snd_metric *const *list, int n, column c) {
     bool any = false;
-    for (int i = 0; i < n && !any; i++) any = !isnan(number(snd_value_find(values[i], metric), c));
+    for (int i = 0; i < n && !any; i++) any = !isnan(number(list[i], c));
     if (!any) return;
     snd_json_open_flat(j, keys[c], '[');
-    for (int i = 0; i < n; i++) snd_json_num(j, NULL, number(snd_value_find(values[i], metric), c));
+    for (int i = 0; i < n; i++) snd_json_num(j, NULL, number(list[i], c));
     snd_json_close(j, ']');
 }
 
 // Measured but not finite: null among the means would read as "not measured", so their places are listed.
-static void put_lost(snd_json *j, snd_rvalue *const *values, int n, const char *metric) {
+static void put_lost(snd_json *j, const snd_metric *const *list, int n) {
     bool open = false;
     for (int i = 0; i < n; i++) {
-        const snd_metric *m = snd_value_find(values[i], metric);
+        const snd_metric *m = list[i];
         if (!m || !m->measured || isfinite(m->mean) || (m->log && m->mean < 0)) continue;
         if (!open) snd_json_open_flat(j, "lost", '[');
         open = true;
@@ -64,9 +64,23 @@ static void put_lost(snd_json *j, snd_rvalue *const *values, int n, const char *
     if (open) snd_json_close(j, ']');
 }
 
-static void put_values(snd_json *j, const char *key, snd_rvalue *const *values, int n) {
+static void put_metrics(snd_json *j, snd_rvalue *const *values, int n) {
     names all = {.n = 0};
     collect(&all, values, n);
+    const snd_metric **list = snd_calloc((size_t)(n > 0 ? n : 1), sizeof *list); // one metric of every value
+    if (!list) j->b->failed = true;
+    for (int m = 0; list && m < all.n; m++) {
+        for (int i = 0; i < n; i++) list[i] = snd_value_find(values[i], all.name[m]);
+        snd_json_open(j, all.name[m], '{');
+        snd_json_bool(j, "log", all.log[m]);
+        for (int c = 0; c < C_COUNT; c++) put_column(j, list, n, (column)c);
+        put_lost(j, list, n);
+        snd_json_close(j, '}');
+    }
+    snd_free(list);
+}
+
+static void put_values(snd_json *j, const char *key, snd_rvalue *const *values, int n) {
     snd_json_open(j, key, '{');
     snd_json_open_flat(j, "names", '[');
     for (int i = 0; i < n; i++) snd_json_str(j, NULL, values[i]->name);
@@ -75,13 +89,7 @@ static void put_values(snd_json *j, const char *key, snd_rvalue *const *values, 
     for (int i = 0; i < n; i++) snd_json_int(j, NULL, values[i]->layer);
     snd_json_close(j, ']');
     snd_json_open(j, "metrics", '{');
-    for (int m = 0; m < all.n; m++) {
-        snd_json_open(j, all.name[m], '{');
-        snd_json_bool(j, "log", all.log[m]);
-        for (int c = 0; c < C_COUNT; c++) put_column(j, values, n, all.name[m], (column)c);
-        put_lost(j, values, n, all.name[m]);
-        snd_json_close(j, '}');
-    }
+    put_metrics(j, values, n);
     snd_json_close(j, '}');
     snd_json_close(j, '}');
 }
