@@ -3,6 +3,7 @@
 #include "check.h"
 
 #include "lab/lab.h"
+#include "rules/rules.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -98,6 +99,19 @@ static sonde_status measure(snd_arena *a) {
     return as_text(r);
 }
 
+static sonde_status judge(snd_arena *a) { // a Transformer, which needs no numbers to be described
+    const char *const keys[] = {"layers=3", "width=8", "heads=2", "vocab=11", "position=rope", "init=gpt2; down = zero"};
+    snd_spec *spec;
+    snd_description *d;
+    SND_TRY(snd_spec_load(a, "each: x = x + scalar(0)*F(N(N(x)))/sqrt(l)", keys, 6, &spec));
+    SND_TRY(snd_describe(a, spec, &d));
+    snd_record *r = snd_record_create(a, SND_REC_PREDICT);
+    snd_run *u = r ? snd_record_run(r, "t", d->formula) : NULL;
+    if (!u) return SONDE_ENOMEM;
+    SND_TRY(snd_rules_run(spec, d, u, NULL));
+    return as_text(r);
+}
+
 static char folder[] = "/tmp/sonde-nomem-XXXXXX";
 
 static sonde_status run(snd_arena *a) {
@@ -136,6 +150,11 @@ static void measure_survives(void **state) {
     with_every_allocation_failing(measure, "measure");
 }
 
+static void judging_survives(void **state) {
+    (void)state;
+    with_every_allocation_failing(judge, "describe and judge");
+}
+
 static void run_survives(void **state) {
     (void)state;
     assert_non_null(mkdtemp(folder));
@@ -148,7 +167,7 @@ static void run_survives(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(formulas_survive), cmocka_unit_test(specs_survive), cmocka_unit_test(predict_survives),
-        cmocka_unit_test(measure_survives), cmocka_unit_test(run_survives),
+        cmocka_unit_test(measure_survives), cmocka_unit_test(judging_survives), cmocka_unit_test(run_survives),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
