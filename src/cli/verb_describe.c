@@ -155,6 +155,32 @@ static const char *shape_text(snd_cli *c, snd_shape s) {
     return snd_arena_str(c->arena, snd_shape_text(s, t));
 }
 
+typedef struct role { const char *name; int64_t n; } role;
+enum { ROLES = 32 };
+
+// Learned entries of each role, in the order in which the roles come.
+static int roles_of(const snd_description *d, role out[ROLES]) {
+    int n = 0;
+    for (int i = 0; i < d->n_groups; i++) {
+        const snd_param_group *g = &d->groups[i];
+        int k = 0;
+        while (k < n && strcmp(out[k].name, g->role) != 0) k++;
+        if (g->state || k == ROLES) continue;
+        if (k == n) out[n++] = (role){g->role, 0};
+        out[k].n += snd_shape_size(g->shape) * g->count;
+    }
+    return n;
+}
+
+static void put_roles(snd_cli *c, const snd_description *d, snd_buf *b) {
+    role roles[ROLES];
+    line l = {.sep = c->utf8 ? " · " : ", "};
+    const int n = roles_of(d, roles);
+    for (int i = 0; i < n; i++) snd_buf_printf(&l.b, "%s%s %lld", i ? l.sep : "by role: ", roles[i].name, (long long)roles[i].n);
+    if (n > 1) snd_wrap(b, l.b.s, 2, columns_of(c));
+    snd_buf_free(&l.b);
+}
+
 static void show_params(snd_cli *c, const snd_spec *s, const snd_description *d) {
     static const char *const names[] = {"  parameter", "layers", "shape", "starts as", "entries"};
     head(c, "Parameters");
@@ -176,8 +202,10 @@ static void show_params(snd_cli *c, const snd_spec *s, const snd_description *d)
     snd_buf_printf(&b, "  %lld learned: %lld in matrices, %lld elsewhere", (long long)d->n_learned, (long long)d->n_weights,
                    (long long)(d->n_learned - d->n_weights));
     if (d->n_state) snd_buf_printf(&b, "; %lld running statistics", (long long)d->n_state);
+    snd_buf_put(&b, "\n");
+    put_roles(c, d, &b);
     const bool said = s->init_text != NULL || s->formula->init != NULL;
-    snd_buf_printf(&b, "\n  init %s%s%s%s\n", d->own_init, said ? "" : " (the family's default)", s->init_text ? "; key: " : "", s->init_text ? s->init_text : "");
+    snd_buf_printf(&b, "  init %s%s%s%s\n", d->own_init, said ? "" : " (the family's default)", s->init_text ? "; key: " : "", s->init_text ? s->init_text : "");
     snd_put(c, &b);
     snd_buf_free(&b);
 }
@@ -332,6 +360,11 @@ static void json_counts(snd_json *j, const snd_description *d) {
     snd_json_int(j, "matrices", d->n_weights);
     snd_json_int(j, "state", d->n_state);
     snd_json_int(j, "sublayers", d->n_sublayers);
+    snd_json_close(j, '}');
+    role roles[ROLES];
+    const int n_roles = roles_of(d, roles);
+    snd_json_open_flat(j, "learned_by_role", '{');
+    for (int i = 0; i < n_roles; i++) snd_json_int(j, roles[i].name, roles[i].n);
     snd_json_close(j, '}');
     snd_json_open(j, "cost", '{');
     snd_json_str(j, "example", d->example);
