@@ -463,6 +463,64 @@ static void approximations_say_so(void **state) {
     close_net(&a);
 }
 
+// n Var[log q] of one network: 2 + 5L, 2 + 7L, 2 + 11/4 L, 2 + sum (7 a^4 + 4 a^2)/(1 + a^2)^2, and pre-norm
+// [2 + sum (7 + 4 q)]/q_L^2 for one row; the reference's figures for a batch of 32. White gradients mirror the forward.
+static void one_network_strays_as_the_law_says(void **state) {
+    (void)state;
+    enum { L = 64, N = 256 };
+    static const double batch_of_32[] = {283, 396, 136, 4.1, 0.82};
+    for (int kind = 0; kind < 5; kind++) {
+        net a = open_net(32, N, N, 0);
+        snd_mid x = a.x0, ends[2];
+        double sum = 2, q = 1;
+        for (int l = 1; l <= L; l++) {
+            const double b = 1 / sqrt(l), b2 = b * b;
+            snd_m_boundary(a.t);
+            if (kind == 0) x = block1(&a, x);
+            if (kind == 1) x = block2(&a, SND_GFN_RELU, 2, x);
+            if (kind == 2) x = snd_m_add(a.t, x, block2(&a, SND_GFN_RELU, 2, x), 1, 1);
+            if (kind == 3) x = snd_m_add(a.t, x, block2(&a, SND_GFN_RELU, 2, x), 1, b);
+            if (kind == 4) x = snd_m_add(a.t, x, block2(&a, SND_GFN_RELU, 2, snd_m_layer_norm(a.t, x, 0)), 1, 1);
+            sum += kind == 0 ? 5 : kind == 1 ? 7 : kind == 2 ? 2.75 : kind == 3 ? (7 * b2 * b2 + 4 * b2) / ((1 + b2) * (1 + b2)) : 7 + 4 * q;
+            q += 1;
+        }
+        if (kind == 4) sum /= q * q;
+        ends[0] = a.x0, ends[1] = x;
+        snd_m_spread(a.t, ends, 2);
+        double one, many, back;
+        assert_true(snd_m_log_q_var(a.t, x, 1, &one));
+        assert_true(snd_m_log_q_var(a.t, x, 32, &many));
+        CHECK_REL(N * one, sum, 1e-6);
+        CHECK_CLOSE(N * many, batch_of_32[kind], 5e-3); // printed to two or three digits
+        assert_true(snd_m_log_q_var(a.t, a.x0, 32, &many));
+        CHECK_REL(N * many, 2.0 / 32, 1e-9);
+        snd_m_backward(a.t, x);
+        snd_m_grad_spread(a.t, x, ends, 2);
+        assert_true(snd_m_log_gq_var(a.t, a.x0, 1, &back));
+        if (kind < 4) CHECK_REL(N * back, sum, 1e-6);
+        if (kind == 4) assert_true(N * back > 18.9 && N * back < 60); // scaled by 1/sqrt(l), plus the divisors' spread
+        close_net(&a);
+    }
+}
+
+// A norm's output has no spread of its own; a sum of independent halves does not care how it is written.
+static void spread_follows_the_algebra(void **state) {
+    (void)state;
+    net a = open_net(32, 256, 256, 0.2);
+    snd_m_boundary(a.t);
+    const snd_mid x = snd_m_add(a.t, a.x0, block2(&a, SND_GFN_GELU, 2, a.x0), 1, 0.7);
+    const snd_mid n = snd_m_layer_norm(a.t, x, 0), twice = snd_m_scale(a.t, x, 2), r = snd_m_rms_norm(a.t, x, 0);
+    const snd_mid by_hand = snd_m_mul(a.t, x, snd_m_unary(a.t, SND_GFN_RECIP, snd_m_rms(a.t, x)));
+    const snd_mid want[] = {x, n, twice, r, by_hand};
+    snd_m_spread(a.t, want, 5);
+    double v[5];
+    for (int i = 0; i < 5; i++) assert_true(snd_m_log_q_var(a.t, want[i], 8, &v[i]));
+    assert_true(v[0] > 0);
+    CHECK_REL(v[2], v[0], 1e-12);
+    assert_true(v[1] < 1e-12 * v[0] && v[3] < 1e-12 * v[0] && v[4] < 1e-12 * v[0]);
+    close_net(&a);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rule_is_exact_on_each_side_of_its_kink),
@@ -485,6 +543,8 @@ int main(void) {
         cmocka_unit_test(functions_of_one_variable_are_exact),
         cmocka_unit_test(stops_and_zeros_have_no_gradient),
         cmocka_unit_test(approximations_say_so),
+        cmocka_unit_test(one_network_strays_as_the_law_says),
+        cmocka_unit_test(spread_follows_the_algebra),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

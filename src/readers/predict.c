@@ -17,7 +17,12 @@ typedef struct ptap {
     bool stream;
 } ptap;
 
-typedef struct pexit { int layers; snd_mid out; double *log10_gq; } pexit;
+typedef struct pexit {
+    int layers;
+    snd_mid out;
+    double *log10_gq;    // per tap; NAN: not reached
+    double *gq_var;      // variance of one net's log gq, NAN: not known
+} pexit;
 
 struct snd_prediction {
     snd_arena *arena;
@@ -380,7 +385,7 @@ static const snd_reader OPS = {
 static sonde_status walk(reader *r, const snd_predict_opts *o) {
     const snd_spec *s = r->nn.spec;
     const bool stem = s->inputs > 0;
-    snd_mid x = snd_m_input(r->t, stem ? s->inputs : s->width, 1, o->cos);
+    snd_mid x = snd_m_input(r->t, stem ? s->inputs : s->width, o->q > 0 ? o->q : 1, o->cos);
     if (stem) SND_TRY(map(r, "stem", NULL, x, s->inputs, s->width, -1, false, false, &x));
     SND_NEW(r->p->arena, r->p->exits, o->n_exits > 0 ? o->n_exits : 1);
     snd_reader ops = OPS;
@@ -394,18 +399,30 @@ static sonde_status walk(reader *r, const snd_predict_opts *o) {
 }
 
 // One sweep per exit; its gradients are copied out, since the next sweep writes over them.
-static sonde_status gradients(snd_prediction *p) {
+static sonde_status gradients(snd_prediction *p, const snd_mid *nodes, bool bands) {
     for (int e = 0; e < p->n_exits; e++) {
         pexit *x = &p->exits[e];
         SND_NEW(p->arena, x->log10_gq, p->n_taps);
+        SND_NEW(p->arena, x->gq_var, p->n_taps);
         snd_m_backward(p->t, x->out);
+        if (bands) snd_m_grad_spread(p->t, x->out, nodes, p->n_taps);
         for (int i = 0; i < p->n_taps; i++) {
             const double g = snd_m_log10_gq(p->t, p->taps[i].v);
             // no path to the output: exactly 0, unless the value comes later than this exit
             x->log10_gq[i] = !isnan(g) ? g : p->taps[i].v <= x->out ? -INFINITY : NAN;
+            if (!bands || !snd_m_log_gq_var(p->t, p->taps[i].v, p->rows, &x->gq_var[i])) x->gq_var[i] = NAN;
         }
     }
     return SONDE_OK;
+}
+
+// Bands before gradients: the backward sweeps' own nodes would only be in the way.
+static sonde_status evaluate(snd_prediction *p, const snd_predict_opts *o) {
+    snd_mid *nodes;
+    SND_NEW(p->arena, nodes, p->n_taps);
+    for (int i = 0; i < p->n_taps; i++) nodes[i] = p->taps[i].v;
+    if (!o->no_bands) snd_m_spread(p->t, nodes, p->n_taps);
+    return o->forward_only ? SONDE_OK : gradients(p, nodes, !o->no_bands);
 }
 
 sonde_status snd_predict(snd_arena *a, const snd_spec *spec, const snd_predict_opts *o, snd_prediction **out) {
@@ -421,7 +438,7 @@ sonde_status snd_predict(snd_arena *a, const snd_spec *spec, const snd_predict_o
     r.nn = (snd_nn){.spec = spec, .stack = &r.stack, .layer = -1};
     snd_model_stack(spec, &r.stack);
     sonde_status s = walk(&r, o);
-    if (s == SONDE_OK && !o->forward_only) s = gradients(p);
+    if (s == SONDE_OK) s = evaluate(p, o);
     snd_free(r.means);
     if (s == SONDE_OK && snd_moments_failed(p->t)) s = snd_fail(SONDE_ENOMEM, __FILE__, __LINE__, "no memory for the moment algebra");
     if (s != SONDE_OK) snd_moments_destroy(p->t);
@@ -486,6 +503,19 @@ static bool linear_metric(const snd_prediction *p, const ptap *v, snd_pmetric m,
     }
 }
 
+// Variance of the natural log of one network's q (gq): sd and shift of its log10, halved for the root.
+static void set_log_band(snd_predicted *out, double var, double power) {
+    if (!(var >= 0)) return;
+    out->sd = power * sqrt(var) / M_LN10;
+    out->shift = -power * 0.5 * var / M_LN10;
+}
+
+static void set_band(const snd_prediction *p, const ptap *v, snd_pmetric m, snd_predicted *out) {
+    double var;
+    if (m == SND_PM_MEAN && snd_m_mean_var(p->t, v->v, p->rows, &var)) out->sd = sqrt(var) * pow(10, snd_m_log10_q(p->t, v->v) / 2);
+    if ((m == SND_PM_Q || m == SND_PM_RMS) && snd_m_log_q_var(p->t, v->v, p->rows, &var)) set_log_band(out, var, m == SND_PM_Q ? 1 : 0.5);
+}
+
 bool snd_predicted_at(const snd_prediction *p, int exit, int i, snd_pmetric m, snd_predicted *out) {
     *out = (snd_predicted){.value = NAN, .log10 = NAN, .sd = NAN};
     if (exit < 0 || exit >= p->n_exits || i < 0 || i >= p->n_taps) return false;
@@ -498,14 +528,17 @@ bool snd_predicted_at(const snd_prediction *p, int exit, int i, snd_pmetric m, s
             if (!g || isnan(g[i])) return false;
             out->log10 = m == SND_PM_GQ ? g[i] : g[i] / 2;
             out->approx = snd_m_approx(p->t, p->exits[exit].out);
+            set_log_band(out, p->exits[exit].gq_var[i], m == SND_PM_GQ ? 1 : 0.5);
         } else if (!log_metric(p, v, m, &out->log10)) {
             return false;
         }
         out->value = pow(10, out->log10);
+        set_band(p, v, m, out);
         return true;
     }
     if (!linear_metric(p, v, m, &out->value)) return false;
     out->log10 = log10_positive(fabs(out->value));
+    set_band(p, v, m, out);
     return true;
 }
 

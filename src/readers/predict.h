@@ -26,15 +26,16 @@ bool snd_pmetric_log(snd_pmetric m);
 typedef struct snd_predicted {
     double value;   // may overflow to INFINITY: then log10 tells
     double log10;   // of |value|; -INFINITY for 0
-    double sd;      // of one network's metric, of its log10 when snd_pmetric_log; NAN: not known
+    double sd;      // of one network's metric over `rows` examples, of its log10 when snd_pmetric_log; NAN: not known
     double shift;   // what finite width adds to the mean of that scale (log q: -V/2), 0 when not known
     bool approx;    // a function met a value that is not Gaussian: better take the centre from a simulation
 } snd_predicted;
 
 typedef struct snd_predict_opts {
     int64_t rows;              // examples, for batch norm and bvar; at least 2
+    double q;                  // mean square of the input's features; 0: 1
     double cos;                // mean cosine between two input examples
-    bool forward_only;
+    bool forward_only, no_bands;
     const int *exits;          // depths that get an out: of their own, ascending; NULL: only L
     int n_exits;
 } snd_predict_opts;

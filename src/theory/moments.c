@@ -29,6 +29,8 @@ static snd_mid new_node(snd_moments *t, m_op op) {
     v->op = (uint8_t)op;
     v->m1 = NAN;
     v->atom = -1;
+    v->lo = INT32_MAX;
+    v->hi = -1;
     v->gq = 0;
     return (snd_mid)t->n++;
 }
@@ -100,6 +102,8 @@ void snd_moments_destroy(snd_moments *t) {
     snd_free(t->atom);
     snd_free(t->cache);
     snd_free(t->prods);
+    snd_free(t->segment);
+    t->segment = NULL;
     t->node = NULL, t->atom = NULL, t->cache = NULL, t->prods = NULL;
 }
 
@@ -110,6 +114,7 @@ bool snd_moments_failed(const snd_moments *t) { return t->failed; }
 typedef struct ref { snd_mid id; int row; } ref;
 static double moment(snd_moments *t, const ref *given, int n);
 
+static bool may_hold(const snd_moments *t, snd_mid a, int32_t atom) { return NODE(a)->lo <= atom && atom <= NODE(a)->hi; }
 static bool constant(const m_node *v) { return v->rep == REP_SUM && v->n_terms == 0; }
 
 static const double *series(snd_moments *t, snd_mid a) {
@@ -186,6 +191,7 @@ static double func_pair(snd_moments *t, snd_mid a, snd_mid b, int cross) { // bo
 static double func_with(snd_moments *t, snd_mid f, snd_mid b, int cross) { // f REP_FUNC; b sum, centred or base
     const m_atom at = t->atom[NODE(f)->atom];
     if (at.src == b && at.ident != b) return func_pair(t, f, at.ident, cross);
+    if (at.fresh && !may_hold(t, b, NODE(f)->atom)) return snd_m_e1(t, f) * snd_m_e1(t, b);
     if (b > at.src && NODE(b)->rep != REP_BASE) return expand_pair(t, b, f, cross);
     const double m = snd_m_e1(t, f) * snd_m_e1(t, b);
     if (at.fresh) return m;
@@ -223,6 +229,7 @@ static double pair_of(snd_moments *t, ref a, ref b) { return snd_m_e2(t, a.id, b
 
 // Jointly Gaussian factors: the first is either its mean or paired with another (Isserlis, with means).
 static double isserlis(snd_moments *t, const ref *f, int n) {
+    t->work++;
     if (n == 0) return 1;
     if (n == 1) return snd_m_e1(t, f[0].id);
     if (n == 2) return pair_of(t, f[0], f[1]);
@@ -267,6 +274,7 @@ static double stein(snd_moments *t, ref f, const ref *w, int n) {
 
 // E of a product of nodes in two rows.
 static double moment(snd_moments *t, const ref *given, int n) {
+    t->work += 4;
     ref f[MAX_FACTORS];
     double scale = 1;
     int k = 0;
@@ -316,6 +324,7 @@ static double moment(snd_moments *t, const ref *given, int n) {
         for (int j = 0; j < n; j++) {
             const m_node *v = NODE(f[j].id);
             if (v->rep != REP_SUM || f[j].id < at.src || (!at.fresh && f[j].id == at.src)) continue;
+            if (at.fresh && !may_hold(t, f[j].id, NODE(f[i].id)->atom)) continue;
             const ref was = f[j];
             double s = 0;
             if (v->c0 != 0) {
@@ -348,7 +357,7 @@ static double moment(snd_moments *t, const ref *given, int n) {
             const m_node *v = NODE(f[i].id);
             if (v->rep == REP_FUNC && v->atom == atom && n_own < 2) own[n_own++] = f[i];
             else rest[r++] = f[i];
-            if (v->rep == REP_CENTRE && f[i].id > t->atom[atom].src) centred = true;
+            if (v->rep == REP_CENTRE && may_hold(t, f[i].id, atom)) centred = true;
         }
         if (!t->atom[atom].fresh || centred) {
             const ref one = f[newest];
@@ -365,6 +374,13 @@ static double moment(snd_moments *t, const ref *given, int n) {
     return scale * isserlis(t, f, n);
 }
 
+double m_moment(snd_moments *t, const snd_mid *id, const int *row, int n) {
+    ref f[MAX_FACTORS];
+    if (n > MAX_FACTORS) return NAN;
+    for (int i = 0; i < n; i++) f[i] = (ref){id[i], row[i]};
+    return moment(t, f, n);
+}
+
 double m_kurtosis(snd_moments *t, snd_mid a) {
     const double m = snd_m_e1(t, a), q = snd_m_e2(t, a, a, 0), var = q - m * m;
     if (!(var > 1e-12 * q)) return 3;
@@ -374,6 +390,22 @@ double m_kurtosis(snd_moments *t, snd_mid a) {
 }
 
 // ---- building ---------------------------------------------------------------------------------------------------------
+
+// Which variables a node depends on, as a range: two nodes of ranges apart are independent.
+static void set_span(snd_moments *t, snd_mid y) {
+    m_node *v = NODE(y);
+    if (v->rep == REP_FUNC) {
+        const m_node *src = NODE(t->atom[v->atom].src);
+        v->lo = t->atom[v->atom].fresh || v->atom < src->lo ? v->atom : src->lo;
+        v->hi = t->atom[v->atom].fresh || v->atom > src->hi ? v->atom : src->hi;
+        return;
+    }
+    for (int i = 0; i < v->n_terms; i++) {
+        const m_node *u = NODE(v->term[i]);
+        if (u->lo < v->lo) v->lo = u->lo;
+        if (u->hi > v->hi) v->hi = u->hi;
+    }
+}
 
 static int64_t wider(int64_t a, int64_t b) { return a > b ? a : b; }
 
@@ -460,6 +492,7 @@ static void represent_sum(snd_moments *t, snd_mid y, int n, const snd_mid *id, c
         v->term = term;
         v->coef = c;
     }
+    set_span(t, y);
     rescale(t, y);
 }
 
@@ -510,6 +543,7 @@ static void represent_fresh(snd_moments *t, snd_mid y, double var, int k, double
     v->tab = tab;
     v->gauss = true;
     v->m1 = 0;
+    set_span(t, y);
 }
 
 snd_mid snd_m_linear(snd_moments *t, snd_mid x, int64_t fan_in, int64_t out, double var) {
@@ -538,8 +572,13 @@ snd_mid snd_m_sum(snd_moments *t, int n, const snd_mid *id, const double *coef, 
     if (!c) return 0;
     memcpy(c, coef, (size_t)n * sizeof *c);
     NODE(y)->opcoef = c;
-    for (int i = 0; i < n; i++) NODE(y)->dim = wider(NODE(y)->dim, NODE(id[i])->dim);
+    NODE(y)->opc0 = c0;
+    for (int i = 0; i < n; i++) {
+        NODE(y)->dim = wider(NODE(y)->dim, NODE(id[i])->dim);
+        if (NODE(id[i])->normed) NODE(y)->normed = NODE(id[i])->normed;
+    }
     represent_sum(t, y, n, id, coef, c0);
+    if (n == 1 && c0 == 0 && coef[0] != 0) NODE(y)->same = id[0];
     return y;
 }
 
@@ -585,6 +624,7 @@ static snd_mid product(snd_moments *t, snd_mid a, snd_mid b) {
     if (t->failed) return 0;
     set_operands(t, y, 2, (snd_mid[]){a, b});
     NODE(y)->dim = wider(NODE(a)->dim, NODE(b)->dim);
+    NODE(y)->normed = NODE(a)->normed ? NODE(a)->normed : NODE(b)->normed;
     if (constant(NODE(a)) || constant(NODE(b))) { // node values multiply, exponents add: no rescaling here
         const snd_mid c = constant(NODE(a)) ? a : b, x = c == a ? b : a;
         m_node *v = NODE(y);
@@ -598,6 +638,7 @@ static snd_mid product(snd_moments *t, snd_mid a, snd_mid b) {
             v->rep = REP_FUNC;
             v->atom = NODE(x)->atom;
             v->tab = tab;
+            set_span(t, y);
             return y;
         }
         v->rep = REP_SUM;
@@ -611,6 +652,7 @@ static snd_mid product(snd_moments *t, snd_mid a, snd_mid b) {
         v->n_terms = 1;
         v->term[0] = x;
         v->coef[0] = NODE(c)->c0;
+        set_span(t, y);
         return y;
     }
     m_node *v = NODE(y);
@@ -624,6 +666,7 @@ static snd_mid product(snd_moments *t, snd_mid a, snd_mid b) {
         v->rep = REP_FUNC;
         v->atom = p->atom;
         v->tab = tab;
+        set_span(t, y);
         return y;
     }
     snd_mid *term = take(t, 2, sizeof *term);
@@ -632,6 +675,7 @@ static snd_mid product(snd_moments *t, snd_mid a, snd_mid b) {
     v->rep = REP_PROD;
     v->n_terms = 2;
     v->term = term;
+    set_span(t, y);
     return y;
 }
 
@@ -687,6 +731,7 @@ static int32_t gaussian_of(snd_moments *t, snd_mid a) {
     v->gauss = true;
     v->approx = src->approx || !src->gauss;
     if (src->rep != REP_FUNC) src->atom = atom;
+    set_span(t, z);
     return atom;
 }
 
@@ -722,6 +767,7 @@ static void represent_unary(snd_moments *t, snd_mid y, snd_gfn fn, bool slope, s
     v->atom = p->atom;
     v->tab = tab;
     v->approx = p->approx;
+    set_span(t, y);
     if (!homogeneous) rescale(t, y);
 }
 
@@ -731,6 +777,7 @@ snd_mid snd_m_unary(snd_moments *t, snd_gfn fn, snd_mid a) {
     set_operands(t, y, 1, &a);
     NODE(y)->fn = (uint8_t)fn;
     NODE(y)->dim = NODE(a)->dim;
+    NODE(y)->normed = NODE(a)->normed;
     represent_unary(t, y, fn, false, a);
     return y;
 }
@@ -759,6 +806,7 @@ static void represent_norm(snd_moments *t, snd_mid y, snd_mid x, double shift, d
     const double c = 1 / s;
     represent_sum(t, y, 1, &x, &c, -shift / s);
     NODE(x)->k = k;
+    if (NODE(y)->rep == REP_FUNC) NODE(y)->normed = y;
 }
 
 snd_mid snd_m_layer_norm(snd_moments *t, snd_mid x, double eps) {
@@ -797,6 +845,7 @@ snd_mid snd_m_batch_norm(snd_moments *t, snd_mid x, double eps) {
     v->coef = c;
     term[0] = x;
     c[0] = var > 0 ? 1 / v->s : 0;
+    set_span(t, y);
     v->gauss = NODE(x)->gauss;
     v->approx = NODE(x)->approx;
     return y;

@@ -67,6 +67,16 @@ double snd_m_align(snd_moments *t, snd_mid a, snd_mid b); // E a b / sqrt(E a^2 
 void snd_m_backward(snd_moments *t, snd_mid out);
 double snd_m_log10_gq(const snd_moments *t, snd_mid a); // NAN: not reached
 
+/// Finite width (spread.c): finds for the nodes in `want` how the logarithm of E v^2, as one network has it, varies.
+void snd_m_spread(snd_moments *t, const snd_mid *want, int n_want);
+/// Variance of log(mean square over `rows` rows and all features); of (mean over them)/rms. False: not known.
+bool snd_m_log_q_var(const snd_moments *t, snd_mid a, double rows, double *var);
+bool snd_m_mean_var(const snd_moments *t, snd_mid a, double rows, double *var);
+/// The same for gradients of white noise on `out`; after snd_m_backward(t, out). False: not known, as where the gradient
+/// is more than white noise.
+void snd_m_grad_spread(snd_moments *t, snd_mid out, const snd_mid *want, int n_want);
+bool snd_m_log_gq_var(const snd_moments *t, snd_mid a, double rows, double *var);
+
 // ---- for backward.c and tests ----
 double snd_m_e1(snd_moments *t, snd_mid a);                       // E a, in node units
 double snd_m_e2(snd_moments *t, snd_mid a, snd_mid b, int cross); // E a b in one row (0) or across (1), node units

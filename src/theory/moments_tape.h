@@ -28,18 +28,25 @@ typedef struct m_node {
     int32_t n_terms;      // REP_SUM
     snd_mid *term;
     double *coef, c0;
-    int32_t atom;
+    int32_t atom, lo, hi; // its variable; all that it depends on lie in lo..hi (none: lo > hi)
     double *tab, *series; // REP_FUNC; series made when first needed
     double m1;            // NAN: not yet known
     double s;             // norms, rms: the divisor is s * 2^(exponent of the operand)
     int64_t fan_in;       // OP_LINEAR
-    double *opcoef;       // OP_SUM: true coefficients of the operands
+    double *opcoef, opc0; // OP_SUM: true coefficients of the operands, true constant
+    snd_mid normed;       // a function of this norm's output (spread.c), 0: of none
     double base_q, base_c; // REP_BASE
     double var;           // OP_LINEAR
     snd_mid slope;        // OP_UNARY: node of the derivative, 0: not made
     double gq;            // backward result, node scale 2^gk
     int32_t gk;
     bool reached;
+    snd_mid norm_of;      // mirror.c: this multiple of a gradient is the one of a norm, by 1/divisor
+    snd_mid same;         // an alias or a multiple of this node, 0: neither
+    bool has_spread;      // spread.c: variances of log E v^2 and of mean/rms, one row and two rows
+    double log_var[2], mean_var[2];
+    bool has_grad_spread; // mirror.c: the same of the gradient
+    double grad_log_var[2];
 } m_node;
 
 typedef struct m_atom {
@@ -53,14 +60,28 @@ typedef struct m_atom {
 
 typedef struct m_slot { uint64_t key; double v; } m_slot;
 
+// What spread.c found in one layer of the forward pass, for the gradients that come back through it.
+typedef struct m_segment {
+    snd_mid from, to;
+    int n_old, n_base;    // statistics at its start; those and its noises
+    double *cov[2];       // [n_base, n_base] one row, two rows
+    int n_next;           // statistics at its end
+    double *next;         // [n_next, n_base] their forms
+    int n_norms;
+    snd_mid *norm;        // norms in it
+    double *scale;        // [n_norms, n_base] relative change of the squared divisor
+} m_segment;
+
 struct snd_moments {
     snd_arena *arena;
     int batch;
     bool failed;
+    int64_t work;                                  // steps of moment(), for those who must stop in time
     m_node *node; int64_t n, cap, n_forward;       // n_forward: set by the first backward sweep; no building after it
     m_atom *atom; int64_t n_atoms, cap_atoms;
     m_slot *cache; int64_t cache_cap, cache_n;     // second moments
     m_slot *prods; int64_t prods_cap, prods_n;     // product nodes by operands
+    m_segment *segment; int64_t n_segments, cap_segments; bool segments_whole;
     snd_gauss_rule rule;
 };
 
@@ -68,5 +89,11 @@ snd_mid m_product(snd_moments *t, snd_mid a, snd_mid b); // remembered: same ope
 snd_mid m_slope(snd_moments *t, snd_mid y);              // derivative of y = fn(x) with respect to x, as a node
 
 double m_kurtosis(snd_moments *t, snd_mid a);            // E (a - mean)^4 / var^2; 3 when there is no spread
+
+double m_moment(snd_moments *t, const snd_mid *id, const int *row, int n); // E of a product of nodes, rows 0 or 1
+
+/// spread.c for a mirrored pass that starts at node `from`: what stands before it counts as drawn afresh, except the
+/// norms' divisors, which follow the forward segments from the one that holds `out` backwards.
+void m_spread_mirror(snd_moments *t, snd_mid from, snd_mid out, const snd_mid *want, int n_want);
 
 #endif
