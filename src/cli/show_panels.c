@@ -1,0 +1,86 @@
+// Panels and small tables as text: a sparkline per series, its ends, theory, and what was stated elsewhere.
+#include "cli/show.h"
+
+#include <math.h>
+#include <string.h>
+
+static double end_of(const double *v, int n, bool last) {
+    for (int i = 0; v && i < n; i++) {
+        const int at = last ? n - 1 - i : i;
+        if (isfinite(v[at])) return v[at];
+    }
+    return NAN;
+}
+
+// "depth 256": the panel's smallest or largest x.
+static void x_text(char out[64], const snd_panel *p, bool last) {
+    double x = NAN;
+    char number[40];
+    for (int i = 0; i < p->n_series; i++) {
+        const double v = end_of(p->series[i]->x, p->series[i]->n, last);
+        if (isnan(x) || (last ? v > x : v < x)) x = v;
+    }
+    snprintf(out, 64, "%.20s %s", p->x_name, snd_format_num(number, x, 6));
+}
+
+void snd_show_panel(snd_cli *c, const snd_panel *p) {
+    snd_buf b = {0};
+    snd_buf_put(&b, "\n");
+    snd_ink_put(c, &b, SND_INK_BOLD, p->title);
+    snd_buf_printf(&b, "\n");
+    if (p->caption) snd_wrap(&b, p->caption, 2, c->columns > 110 ? 110 : c->columns);
+    char from[64], to[64];
+    x_text(from, p, false);
+    x_text(to, p, true);
+    snd_buf_printf(&b, "  %s against %s\n", p->y_name, p->x_name);
+    const char *const head[] = {"", "", from, to, "theory", ""};
+    snd_text_table *t = snd_table(c, 6);
+    snd_table_head(t, head);
+    snd_table_left(t, 0);
+    snd_table_left(t, 1);
+    snd_table_left(t, 5);
+    for (int i = 0; i < p->n_series; i++) {
+        const snd_series *s = p->series[i];
+        const double *v = s->y ? s->y : s->theory;
+        char text[40];
+        snd_buf spark = {0}, refs = {0};
+        if (v) snd_sparkline(c, &spark, v, s->n, SND_SHOW_SPARK);
+        for (int k = 0; k < s->n_refs; k++) {
+            const snd_ref *f = &s->refs[k];
+            snd_buf_printf(&refs, "%s%s %s at %s ", k ? "; " : "", *f->text ? f->text : "stated",
+                           p->log ? snd_pretty_log10(text, f->y, 2) : snd_format_num(text, f->y, 6), p->x_name);
+            snd_buf_num(&refs, f->x, 4);
+        }
+        snd_table_cell(t, s->label);
+        snd_table_cell(t, spark.s ? spark.s : "");
+        snd_table_cell(t, snd_show_text(text, p->log, end_of(v, s->n, false), 3));
+        snd_table_cell(t, snd_show_text(text, p->log, end_of(v, s->n, true), 3));
+        snd_table_cell(t, s->theory ? snd_show_text(text, p->log, end_of(s->theory, s->n, true), 3) : "");
+        snd_table_cell(t, refs.s ? refs.s : "");
+        snd_table_ink(t, SND_INK_DIM);
+        snd_buf_free(&spark);
+        snd_buf_free(&refs);
+    }
+    snd_put(c, &b);
+    snd_buf_free(&b);
+    snd_table_print(t);
+}
+
+void snd_show_table(snd_cli *c, const snd_rtable *r) {
+    snd_buf b = {0};
+    snd_buf_put(&b, "\n");
+    snd_ink_put(c, &b, SND_INK_BOLD, r->title);
+    snd_buf_put(&b, "\n");
+    if (r->caption) snd_wrap(&b, r->caption, 2, c->columns > 110 ? 110 : c->columns);
+    snd_put(c, &b);
+    snd_buf_free(&b);
+    snd_text_table *t = snd_table(c, r->n_columns);
+    snd_table_head(t, r->columns);
+    for (int i = 0; i < r->n_cells; i++) {
+        char s[40];
+        const snd_cell *x = &r->cells[i];
+        if (x->text && t) snd_table_left(t, i % r->n_columns);
+        snd_table_cell(t, x->text ? x->text : isnan(x->num) ? "" : snd_show_text(s, x->log, x->num, 4));
+    }
+    snd_table_print(t);
+}
