@@ -481,7 +481,11 @@ static void one_network_strays_as_the_law_says(void **state) {
             if (kind == 2) x = snd_m_add(a.t, x, block2(&a, SND_GFN_RELU, 2, x), 1, 1);
             if (kind == 3) x = snd_m_add(a.t, x, block2(&a, SND_GFN_RELU, 2, x), 1, b);
             if (kind == 4) x = snd_m_add(a.t, x, block2(&a, SND_GFN_RELU, 2, snd_m_layer_norm(a.t, x, 0)), 1, 1);
-            sum += kind == 0 ? 5 : kind == 1 ? 7 : kind == 2 ? 2.75 : kind == 3 ? (7 * b2 * b2 + 4 * b2) / ((1 + b2) * (1 + b2)) : 7 + 4 * q;
+            sum += kind == 0   ? 5
+                   : kind == 1 ? 7
+                   : kind == 2 ? 2.75
+                   : kind == 3 ? (7 * b2 * b2 + 4 * b2) / ((1 + b2) * (1 + b2))
+                               : 7 + 4 * q;
             q += 1;
         }
         if (kind == 4) sum /= q * q;

@@ -11,40 +11,43 @@
 typedef struct ptap {
     const char *name;
     snd_mid v;
-    int layer, exit;     // exit -1: not of out:
-    snd_mid before;      // the same stream one layer up (adjcos), or 0
-    snd_mid x;           // sublayer outputs: the stream before the statement, or 0
+    int layer, exit; // exit -1: not of out:
+    snd_mid before;  // the same stream one layer up (adjcos), or 0
+    snd_mid x;       // sublayer outputs: the stream before the statement, or 0
     bool stream;
 } ptap;
 
 typedef struct pexit {
     int layers;
     snd_mid out;
-    double *log10_gq;    // per tap; NAN: not reached
-    double *gq_var;      // variance of one net's log gq, NAN: not known
+    double *log10_gq; // per tap; NAN: not reached
+    double *gq_var;   // variance of one net's log gq, NAN: not known
 } pexit;
 
 struct snd_prediction {
     snd_arena *arena;
     snd_moments *t;
     double rows;
-    ptap *taps; int n_taps;
-    pexit *exits; int n_exits;
+    ptap *taps;
+    int n_taps;
+    pexit *exits;
+    int n_exits;
     snd_mid in_x;
 };
 
 typedef struct reader {
     snd_prediction *p;
     snd_moments *t;
-    snd_nn nn;           // for init rules; there is no graph
+    snd_nn nn; // for init rules; there is no graph
     snd_stack stack;
     int64_t cap_taps;
-    int layer;           // layer whose boundary was marked last
-    int exit;            // of the next out:, -1 outside
+    int layer; // layer whose boundary was marked last
+    int exit;  // of the next out:, -1 outside
     int next_exit;
     snd_mid x_before, call_x;
     snd_mid cond;
-    snd_mid *means; int cap_means; // depthattn: mean of the first i+1 values of its list
+    snd_mid *means;
+    int cap_means; // depthattn: mean of the first i+1 values of its list
 } reader;
 
 static sonde_status give(reader *r, snd_mid v, snd_val *out) {
@@ -67,8 +70,12 @@ static sonde_status p_unary(void *self, snd_fn fn, snd_val a, snd_val *out) {
     return give(r, snd_m_unary(r->t, GFN[fn], a.id), out);
 }
 
-static snd_mid value_of(reader *r, snd_val v) { return v.kind == SND_V_CONST ? snd_m_const(r->t, v.num) : v.id; }
-static snd_mid recip(reader *r, snd_mid v) { return snd_m_unary(r->t, SND_GFN_RECIP, v); }
+static snd_mid value_of(reader *r, snd_val v) {
+    return v.kind == SND_V_CONST ? snd_m_const(r->t, v.num) : v.id;
+}
+static snd_mid recip(reader *r, snd_mid v) {
+    return snd_m_unary(r->t, SND_GFN_RECIP, v);
+}
 
 // max(a, b) = a + relu(b - a), min(a, b) = a - relu(a - b)
 static snd_mid extreme(reader *r, snd_mid a, snd_mid b, double sign) {
@@ -84,7 +91,8 @@ static sonde_status p_binary(void *self, snd_bin op, snd_val a, snd_val b, snd_v
     if (op == SND_BIN_DIV && cb) return give(r, snd_m_scale(t, a.id, 1 / b.num), out);
     const double sb = op == SND_BIN_SUB ? -1 : 1;
     if ((op == SND_BIN_ADD || op == SND_BIN_SUB) && ca) return give(r, snd_m_sum(t, 1, &b.id, &sb, a.num), out);
-    if ((op == SND_BIN_ADD || op == SND_BIN_SUB) && cb) return give(r, snd_m_sum(t, 1, &a.id, (double[]){1}, sb * b.num), out);
+    if ((op == SND_BIN_ADD || op == SND_BIN_SUB) && cb)
+        return give(r, snd_m_sum(t, 1, &a.id, (double[]){1}, sb * b.num), out);
     const snd_mid p = value_of(r, a), q = value_of(r, b);
     switch (op) {
     case SND_BIN_ADD:
@@ -170,8 +178,8 @@ static const char *block_role(const reader *r, const snd_site *site) {
     return !inside_linear(r->stack.block, site->x, false) && holds_linear(site->x->args[0].x) ? "down" : "up";
 }
 
-static sonde_status map(reader *r, const char *role, const char *alt, snd_mid x, int64_t in, int64_t features, double gain,
-                        bool zero, bool bias, snd_mid *out) {
+static sonde_status map(reader *r, const char *role, const char *alt, snd_mid x, int64_t in, int64_t features,
+                        double gain, bool zero, bool bias, snd_mid *out) {
     snd_init i;
     SND_TRY(snd_nn_init_map(&r->nn, role, alt, in, features, gain, zero, &i));
     const double c = i.kind == SND_INIT_CONST ? i.a * i.factor : 0;
@@ -251,7 +259,8 @@ static sonde_status p_depthmix(void *self, const snd_site *site, const snd_val *
     r->nn.layer = site->layer;
     SND_TRY(snd_nn_init_value(&r->nn, "depthmix", 1, &i));
     const double w = i.a * i.factor;
-    if (i.kind != SND_INIT_CONST || w == 1) return give(r, snd_m_alias(r->t, list[n - 1].id), out); // one-hot on the latest
+    if (i.kind != SND_INIT_CONST || w == 1)
+        return give(r, snd_m_alias(r->t, list[n - 1].id), out); // one-hot on the latest
     snd_mid *id;
     double *c;
     SND_NEW(r->p->arena, id, n);
@@ -261,7 +270,8 @@ static sonde_status p_depthmix(void *self, const snd_site *site, const snd_val *
 }
 
 // Query 0 at the start: the plain mean of the list, made from the mean of all but the latest.
-static sonde_status p_depthattn(void *self, const snd_site *site, const snd_val *list, int n, double eps, snd_val *out) {
+static sonde_status p_depthattn(void *self, const snd_site *site, const snd_val *list, int n, double eps,
+                                snd_val *out) {
     reader *r = self;
     (void)site;
     (void)eps;
@@ -293,7 +303,8 @@ static sonde_status add_tap(reader *r, ptap tap) {
 
 // "layers.3.x" -> stream: no letter between the number and the name. Sets *stream to the stream's name.
 static bool layer_stream(const char *name, const char **stream) {
-    if (!strncmp(name, "in.", 3)) *stream = name + 3;
+    if (!strncmp(name, "in.", 3))
+        *stream = name + 3;
     else if (!strncmp(name, "layers.", 7)) {
         const char *s = strchr(name + 7, '.');
         if (!s) return false;
@@ -307,7 +318,8 @@ static bool layer_stream(const char *name, const char **stream) {
 static snd_mid stream_above(const snd_prediction *p, const char *stream, int layer) {
     for (int i = p->n_taps - 1; i >= 0; i--) {
         const char *s;
-        if (p->taps[i].stream && p->taps[i].layer == layer - 1 && layer_stream(p->taps[i].name, &s) && !strcmp(s, stream))
+        if (p->taps[i].stream && p->taps[i].layer == layer - 1 && layer_stream(p->taps[i].name, &s) &&
+            !strcmp(s, stream))
             return p->taps[i].v;
         if (p->taps[i].layer < layer - 1 && p->taps[i].layer >= 0) break;
     }
@@ -373,14 +385,29 @@ static sonde_status finish_exit(reader *r, int layers, snd_mid out, bool tapped)
     return SONDE_OK;
 }
 
-static sonde_status p_exit(void *self, int layers, snd_val out_x) { return finish_exit(self, layers, out_x.id, false); }
+static sonde_status p_exit(void *self, int layers, snd_val out_x) {
+    return finish_exit(self, layers, out_x.id, false);
+}
 
 // ---- the whole ----------------------------------------------------------------------------------------------------------
 
-static const snd_reader OPS = {
-    .unary = p_unary, .binary = p_binary, .norm = p_norm, .linear = p_linear, .scalar = p_scalar, .vector = p_vector,
-    .unit = p_unit, .dot = p_dot, .rms = p_rms, .stop = p_stop, .cond = p_cond, .depthmix = p_depthmix,
-    .depthattn = p_depthattn, .alias = p_alias, .tap = p_tap, .enter = p_enter, .stmt = p_stmt};
+static const snd_reader OPS = {.unary = p_unary,
+                               .binary = p_binary,
+                               .norm = p_norm,
+                               .linear = p_linear,
+                               .scalar = p_scalar,
+                               .vector = p_vector,
+                               .unit = p_unit,
+                               .dot = p_dot,
+                               .rms = p_rms,
+                               .stop = p_stop,
+                               .cond = p_cond,
+                               .depthmix = p_depthmix,
+                               .depthattn = p_depthattn,
+                               .alias = p_alias,
+                               .tap = p_tap,
+                               .enter = p_enter,
+                               .stmt = p_stmt};
 
 static sonde_status walk(reader *r, const snd_predict_opts *o) {
     const snd_spec *s = r->nn.spec;
@@ -390,7 +417,11 @@ static sonde_status walk(reader *r, const snd_predict_opts *o) {
     SND_NEW(r->p->arena, r->p->exits, o->n_exits > 0 ? o->n_exits : 1);
     snd_reader ops = OPS;
     ops.self = r;
-    snd_walk w = {.arena = r->p->arena, .stack = &r->stack, .reader = &ops, .exits = o->exits, .n_exits = o->n_exits,
+    snd_walk w = {.arena = r->p->arena,
+                  .stack = &r->stack,
+                  .reader = &ops,
+                  .exits = o->exits,
+                  .n_exits = o->n_exits,
                   .on_exit = p_exit};
     snd_val out;
     const sonde_status status = snd_walk_stack(&w, (snd_val){.kind = SND_V_STREAM, .cols = s->width, .id = x}, &out);
@@ -426,7 +457,8 @@ static sonde_status evaluate(snd_prediction *p, const snd_predict_opts *o) {
 }
 
 sonde_status snd_predict(snd_arena *a, const snd_spec *spec, const snd_predict_opts *o, snd_prediction **out) {
-    SND_FAIL_IF(spec->family != SND_FAM_MLP, SONDE_EUNSUPPORTED, "predict: theory of this build covers the mlp family only");
+    SND_FAIL_IF(spec->family != SND_FAM_MLP, SONDE_EUNSUPPORTED,
+                "predict: theory of this build covers the mlp family only");
     SND_FAIL_IF(o->rows < 1, SONDE_ERANGE, "predict: %lld examples; at least 1", (long long)o->rows);
     snd_prediction *p;
     SND_NEW(a, p, 1);
@@ -440,9 +472,12 @@ sonde_status snd_predict(snd_arena *a, const snd_spec *spec, const snd_predict_o
     sonde_status s = walk(&r, o);
     if (s == SONDE_OK) s = evaluate(p, o);
     snd_free(r.means);
-    if (s == SONDE_OK && snd_moments_failed(p->t)) s = snd_fail(SONDE_ENOMEM, __FILE__, __LINE__, "no memory for the moment algebra");
-    if (s != SONDE_OK) snd_moments_destroy(p->t);
-    else *out = p;
+    if (s == SONDE_OK && snd_moments_failed(p->t))
+        s = snd_fail(SONDE_ENOMEM, __FILE__, __LINE__, "no memory for the moment algebra");
+    if (s != SONDE_OK)
+        snd_moments_destroy(p->t);
+    else
+        *out = p;
     return s;
 }
 
@@ -452,22 +487,32 @@ void snd_prediction_free(snd_prediction *p) {
 
 // ---- metrics ------------------------------------------------------------------------------------------------------------
 
-static const struct { const char *name; bool log; } METRICS[SND_PM_COUNT] = {
-    [SND_PM_NONE] = {"", false},       [SND_PM_Q] = {"q", true},         [SND_PM_RMS] = {"rms", true},
-    [SND_PM_MEAN] = {"mean", false},   [SND_PM_VAR] = {"var", true},     [SND_PM_BVAR] = {"bvar", true},
-    [SND_PM_COS] = {"cos", false},     [SND_PM_PEARSON] = {"pearson", false}, [SND_PM_ADJCOS] = {"adjcos", false},
-    [SND_PM_COS0] = {"cos0", false},   [SND_PM_WRITE] = {"write", true}, [SND_PM_GQ] = {"gq", true},
-    [SND_PM_GRMS] = {"grms", true}};
+static const struct {
+    const char *name;
+    bool log;
+} METRICS[SND_PM_COUNT] = {[SND_PM_NONE] = {"", false},         [SND_PM_Q] = {"q", true},
+                           [SND_PM_RMS] = {"rms", true},        [SND_PM_MEAN] = {"mean", false},
+                           [SND_PM_VAR] = {"var", true},        [SND_PM_BVAR] = {"bvar", true},
+                           [SND_PM_COS] = {"cos", false},       [SND_PM_PEARSON] = {"pearson", false},
+                           [SND_PM_ADJCOS] = {"adjcos", false}, [SND_PM_COS0] = {"cos0", false},
+                           [SND_PM_WRITE] = {"write", true},    [SND_PM_GQ] = {"gq", true},
+                           [SND_PM_GRMS] = {"grms", true}};
 
-const char *snd_pmetric_name(snd_pmetric m) { return METRICS[m].name; }
-bool snd_pmetric_log(snd_pmetric m) { return METRICS[m].log; }
+const char *snd_pmetric_name(snd_pmetric m) {
+    return METRICS[m].name;
+}
+bool snd_pmetric_log(snd_pmetric m) {
+    return METRICS[m].log;
+}
 snd_pmetric snd_pmetric_find(const char *name) {
     for (int m = 1; m < SND_PM_COUNT; m++)
         if (!strcmp(METRICS[m].name, name)) return (snd_pmetric)m;
     return SND_PM_NONE;
 }
 
-static double log10_positive(double v) { return v > 0 ? log10(v) : v <= 0 ? -INFINITY : NAN; }
+static double log10_positive(double v) {
+    return v > 0 ? log10(v) : v <= 0 ? -INFINITY : NAN;
+}
 
 // log10 of a metric that is never negative
 static bool log_metric(const snd_prediction *p, const ptap *v, snd_pmetric m, double *out) {
@@ -498,7 +543,9 @@ static bool linear_metric(const snd_prediction *p, const ptap *v, snd_pmetric m,
         return p->rows >= 2;
     }
     case SND_PM_ADJCOS: *out = v->before ? snd_m_align(t, v->v, v->before) : NAN; return v->before != 0;
-    case SND_PM_COS0: *out = v->stream && p->in_x ? snd_m_align(t, v->v, p->in_x) : NAN; return v->stream && p->in_x != 0;
+    case SND_PM_COS0:
+        *out = v->stream && p->in_x ? snd_m_align(t, v->v, p->in_x) : NAN;
+        return v->stream && p->in_x != 0;
     default: return false;
     }
 }
@@ -512,8 +559,10 @@ static void set_log_band(snd_predicted *out, double var, double power) {
 
 static void set_band(const snd_prediction *p, const ptap *v, snd_pmetric m, snd_predicted *out) {
     double var;
-    if (m == SND_PM_MEAN && snd_m_mean_var(p->t, v->v, p->rows, &var)) out->sd = sqrt(var) * pow(10, snd_m_log10_q(p->t, v->v) / 2);
-    if ((m == SND_PM_Q || m == SND_PM_RMS) && snd_m_log_q_var(p->t, v->v, p->rows, &var)) set_log_band(out, var, m == SND_PM_Q ? 1 : 0.5);
+    if (m == SND_PM_MEAN && snd_m_mean_var(p->t, v->v, p->rows, &var))
+        out->sd = sqrt(var) * pow(10, snd_m_log10_q(p->t, v->v) / 2);
+    if ((m == SND_PM_Q || m == SND_PM_RMS) && snd_m_log_q_var(p->t, v->v, p->rows, &var))
+        set_log_band(out, var, m == SND_PM_Q ? 1 : 0.5);
 }
 
 bool snd_predicted_at(const snd_prediction *p, int exit, int i, snd_pmetric m, snd_predicted *out) {
@@ -542,11 +591,21 @@ bool snd_predicted_at(const snd_prediction *p, int exit, int i, snd_pmetric m, s
     return true;
 }
 
-int snd_predicted_exits(const snd_prediction *p) { return p->n_exits; }
-int snd_predicted_depth(const snd_prediction *p, int exit) { return p->exits[exit].layers; }
-int snd_predicted_count(const snd_prediction *p) { return p->n_taps; }
-const char *snd_predicted_name(const snd_prediction *p, int i) { return p->taps[i].name; }
-int snd_predicted_layer(const snd_prediction *p, int i) { return p->taps[i].layer; }
+int snd_predicted_exits(const snd_prediction *p) {
+    return p->n_exits;
+}
+int snd_predicted_depth(const snd_prediction *p, int exit) {
+    return p->exits[exit].layers;
+}
+int snd_predicted_count(const snd_prediction *p) {
+    return p->n_taps;
+}
+const char *snd_predicted_name(const snd_prediction *p, int i) {
+    return p->taps[i].name;
+}
+int snd_predicted_layer(const snd_prediction *p, int i) {
+    return p->taps[i].layer;
+}
 
 int snd_predicted_find(const snd_prediction *p, int exit, const char *name) {
     for (int i = p->n_taps - 1; i >= 0; i--)

@@ -11,9 +11,9 @@
 
 typedef struct mirror {
     snd_moments *t;
-    snd_mid *grad;   // per forward node: its gradient so far, 0: none
+    snd_mid *grad; // per forward node: its gradient so far, 0: none
     snd_mid n;
-    bool lost;       // sums over features into a number per row are not followed
+    bool lost; // sums over features into a number per row are not followed
 } mirror;
 
 static void put(mirror *m, snd_mid v, snd_mid g, double c) {

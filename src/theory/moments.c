@@ -107,15 +107,24 @@ void snd_moments_destroy(snd_moments *t) {
     t->node = NULL, t->atom = NULL, t->cache = NULL, t->prods = NULL;
 }
 
-bool snd_moments_failed(const snd_moments *t) { return t->failed; }
+bool snd_moments_failed(const snd_moments *t) {
+    return t->failed;
+}
 
 // ---- moments ----------------------------------------------------------------------------------------------------------
 
-typedef struct ref { snd_mid id; int row; } ref;
+typedef struct ref {
+    snd_mid id;
+    int row;
+} ref;
 static double moment(snd_moments *t, const ref *given, int n);
 
-static bool may_hold(const snd_moments *t, snd_mid a, int32_t atom) { return NODE(a)->lo <= atom && atom <= NODE(a)->hi; }
-static bool constant(const m_node *v) { return v->rep == REP_SUM && v->n_terms == 0; }
+static bool may_hold(const snd_moments *t, snd_mid a, int32_t atom) {
+    return NODE(a)->lo <= atom && atom <= NODE(a)->hi;
+}
+static bool constant(const m_node *v) {
+    return v->rep == REP_SUM && v->n_terms == 0;
+}
 
 static const double *series(snd_moments *t, snd_mid a) {
     m_node *v = NODE(a);
@@ -163,7 +172,9 @@ static double expand_pair(snd_moments *t, snd_mid a, snd_mid b, int cross) {
 }
 
 // Is the table a multiple of max(z, 0)? Then cross moments have a closed form.
-static bool rectifier(const m_node *v) { return v->op == OP_UNARY && v->fn == SND_GFN_RELU; }
+static bool rectifier(const m_node *v) {
+    return v->op == OP_UNARY && v->fn == SND_GFN_RELU;
+}
 
 static double func_pair(snd_moments *t, snd_mid a, snd_mid b, int cross) { // both REP_FUNC
     const m_node *v = NODE(a), *w = NODE(b);
@@ -225,7 +236,9 @@ double snd_m_e2(snd_moments *t, snd_mid a, snd_mid b, int cross) {
     return s;
 }
 
-static double pair_of(snd_moments *t, ref a, ref b) { return snd_m_e2(t, a.id, b.id, a.row != b.row); }
+static double pair_of(snd_moments *t, ref a, ref b) {
+    return snd_m_e2(t, a.id, b.id, a.row != b.row);
+}
 
 // Jointly Gaussian factors: the first is either its mean or paired with another (Isserlis, with means).
 static double isserlis(snd_moments *t, const ref *f, int n) {
@@ -263,8 +276,10 @@ static double stein(snd_moments *t, ref f, const ref *w, int n) {
         int k = 0, order = 0;
         double p = 1, fact = 1;
         for (int i = 0; i < n; i++)
-            if (mask >> i & 1) p *= c[i], order++, fact *= order;
-            else rest[k++] = w[i];
+            if (mask >> i & 1)
+                p *= c[i], order++, fact *= order;
+            else
+                rest[k++] = w[i];
         if (p == 0) continue;
         // E f^(k) = E f He_k = a_k sqrt(k!)
         sum += p * series(t, f.id)[order] * sqrt(fact) * moment(t, rest, k);
@@ -345,8 +360,8 @@ static double moment(snd_moments *t, const ref *given, int n) {
     for (;;) {
         int newest = -1;
         for (int i = 0; i < n; i++)
-            if (NODE(f[i].id)->rep == REP_FUNC
-                && (newest < 0 || t->atom[NODE(f[i].id)->atom].src > t->atom[NODE(f[newest].id)->atom].src))
+            if (NODE(f[i].id)->rep == REP_FUNC &&
+                (newest < 0 || t->atom[NODE(f[i].id)->atom].src > t->atom[NODE(f[newest].id)->atom].src))
                 newest = i;
         if (newest < 0) break;
         const int32_t atom = NODE(f[newest].id)->atom;
@@ -355,8 +370,10 @@ static double moment(snd_moments *t, const ref *given, int n) {
         bool centred = false; // a batch-centred value made from the variable: treat all as Gaussian
         for (int i = 0; i < n; i++) {
             const m_node *v = NODE(f[i].id);
-            if (v->rep == REP_FUNC && v->atom == atom && n_own < 2) own[n_own++] = f[i];
-            else rest[r++] = f[i];
+            if (v->rep == REP_FUNC && v->atom == atom && n_own < 2)
+                own[n_own++] = f[i];
+            else
+                rest[r++] = f[i];
             if (v->rep == REP_CENTRE && may_hold(t, f[i].id, atom)) centred = true;
         }
         if (!t->atom[atom].fresh || centred) {
@@ -407,7 +424,9 @@ static void set_span(snd_moments *t, snd_mid y) {
     }
 }
 
-static int64_t wider(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t wider(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
 
 // E y^2 from the terms alone: nothing is remembered under y's name, whose unit may still change.
 static double sum_square(snd_moments *t, snd_mid y) {
@@ -426,8 +445,10 @@ static double sum_square(snd_moments *t, snd_mid y) {
 // Keeps E node^2 near 1 by moving a power of two into k. Only before anything else has looked at the node.
 static void rescale(snd_moments *t, snd_mid y) {
     double q = 0;
-    if (NODE(y)->rep == REP_FUNC) q = snd_gauss_inner(t->atom[NODE(y)->atom].rule, NODE(y)->tab, NODE(y)->tab);
-    else if (NODE(y)->rep == REP_SUM) q = sum_square(t, y);
+    if (NODE(y)->rep == REP_FUNC)
+        q = snd_gauss_inner(t->atom[NODE(y)->atom].rule, NODE(y)->tab, NODE(y)->tab);
+    else if (NODE(y)->rep == REP_SUM)
+        q = sum_square(t, y);
     if (!(q > 0) || !isfinite(q) || (q > 0x1p-12 && q < 0x1p12)) return;
     const int shift = ilogb(q) / 2;
     m_node *v = NODE(y);
@@ -467,8 +488,10 @@ static void represent_sum(snd_moments *t, snd_mid y, int n, const snd_mid *id, c
             continue;
         }
         gauss &= v->gauss;
-        if (v->rep != REP_FUNC || (atom >= 0 && v->atom != atom)) single = false;
-        else atom = v->atom;
+        if (v->rep != REP_FUNC || (atom >= 0 && v->atom != atom))
+            single = false;
+        else
+            atom = v->atom;
         term[m] = id[i], c[m++] = scaled;
     }
     m_node *v = NODE(y);
@@ -585,8 +608,12 @@ snd_mid snd_m_sum(snd_moments *t, int n, const snd_mid *id, const double *coef, 
 snd_mid snd_m_add(snd_moments *t, snd_mid a, snd_mid b, double ca, double cb) {
     return snd_m_sum(t, 2, (snd_mid[]){a, b}, (double[]){ca, cb}, 0);
 }
-snd_mid snd_m_scale(snd_moments *t, snd_mid a, double c) { return snd_m_sum(t, 1, &a, &c, 0); }
-snd_mid snd_m_alias(snd_moments *t, snd_mid a) { return snd_m_scale(t, a, 1); }
+snd_mid snd_m_scale(snd_moments *t, snd_mid a, double c) {
+    return snd_m_sum(t, 1, &a, &c, 0);
+}
+snd_mid snd_m_alias(snd_moments *t, snd_mid a) {
+    return snd_m_scale(t, a, 1);
+}
 
 snd_mid snd_m_stop(snd_moments *t, snd_mid a) {
     const snd_mid y = snd_m_scale(t, a, 1);
@@ -735,13 +762,15 @@ static int32_t gaussian_of(snd_moments *t, snd_mid a) {
     return atom;
 }
 
-static bool has_kink(snd_gfn fn) { return fn == SND_GFN_RELU || fn == SND_GFN_ABS; }
+static bool has_kink(snd_gfn fn) {
+    return fn == SND_GFN_RELU || fn == SND_GFN_ABS;
+}
 
 // fn (or its derivative) of x into node y.
 static void represent_unary(snd_moments *t, snd_mid y, snd_gfn fn, bool slope, snd_mid x) {
     double (*at)(snd_gfn, double) = slope ? snd_gfn_slope : snd_gfn_value;
-    const bool shifted = NODE(x)->rep == REP_FUNC && NODE(x)->gauss && has_kink(fn) && snd_m_e1(t, x) != 0
-                         && t->atom[NODE(x)->atom].fresh;
+    const bool shifted = NODE(x)->rep == REP_FUNC && NODE(x)->gauss && has_kink(fn) && snd_m_e1(t, x) != 0 &&
+                         t->atom[NODE(x)->atom].fresh;
     snd_mid from = x;
     if (!constant(NODE(x)) && (NODE(x)->rep != REP_FUNC || shifted)) {
         const int32_t atom = gaussian_of(t, x);
@@ -788,10 +817,10 @@ snd_mid m_slope(snd_moments *t, snd_mid y) {
     if (t->failed) return 0;
     NODE(d)->dim = NODE(y)->dim;
     // A shifted kink made a variable of its own for y: use the same one.
-    const snd_mid x = NODE(y)->rep == REP_FUNC && NODE(NODE(y)->in[0])->rep == REP_FUNC
-                              && NODE(NODE(y)->in[0])->atom != NODE(y)->atom
-                          ? t->atom[NODE(y)->atom].ident
-                          : NODE(y)->in[0];
+    const snd_mid x =
+        NODE(y)->rep == REP_FUNC && NODE(NODE(y)->in[0])->rep == REP_FUNC && NODE(NODE(y)->in[0])->atom != NODE(y)->atom
+            ? t->atom[NODE(y)->atom].ident
+            : NODE(y)->in[0];
     represent_unary(t, d, (snd_gfn)NODE(y)->fn, true, x);
     return NODE(y)->slope = d;
 }
@@ -893,19 +922,29 @@ snd_mid snd_m_rms(snd_moments *t, snd_mid a) {
     return y;
 }
 
-void snd_m_boundary(snd_moments *t) { (void)new_node(t, OP_BOUNDARY); }
+void snd_m_boundary(snd_moments *t) {
+    (void)new_node(t, OP_BOUNDARY);
+}
 
 // ---- answers ----------------------------------------------------------------------------------------------------------
 
-int64_t snd_m_dim(const snd_moments *t, snd_mid a) { return NODE(a)->dim; }
-bool snd_m_approx(const snd_moments *t, snd_mid a) { return NODE(a)->approx; }
-int snd_m_exponent(const snd_moments *t, snd_mid a) { return NODE(a)->k; }
+int64_t snd_m_dim(const snd_moments *t, snd_mid a) {
+    return NODE(a)->dim;
+}
+bool snd_m_approx(const snd_moments *t, snd_mid a) {
+    return NODE(a)->approx;
+}
+int snd_m_exponent(const snd_moments *t, snd_mid a) {
+    return NODE(a)->k;
+}
 
 double snd_m_log10_q(snd_moments *t, snd_mid a) {
     return log10(snd_m_e2(t, a, a, 0)) + 2 * NODE(a)->k * M_LN2 / M_LN10;
 }
 
-double snd_m_mean(snd_moments *t, snd_mid a) { return ldexp(snd_m_e1(t, a), NODE(a)->k); }
+double snd_m_mean(snd_moments *t, snd_mid a) {
+    return ldexp(snd_m_e1(t, a), NODE(a)->k);
+}
 double snd_m_mean_ratio(snd_moments *t, snd_mid a) {
     const double q = snd_m_e2(t, a, a, 0);
     return q > 0 ? snd_m_e1(t, a) / sqrt(q) : NAN;

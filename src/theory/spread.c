@@ -18,34 +18,49 @@
 #define NODE(i) (&t->node[i])
 enum { MAX_LIVE = 8, MAX_BASE = 72, MAX_TERMS = 256, MAX_REFS = 12, MAX_WORK = 600000 };
 
-typedef struct form { double c[MAX_BASE]; } form;
-typedef struct ref { snd_mid id; int row; } ref;
-typedef struct part { double c; int n; ref r[MAX_REFS]; } part; // c * product of old factors
+typedef struct form {
+    double c[MAX_BASE];
+} form;
+typedef struct ref {
+    snd_mid id;
+    int row;
+} ref;
+typedef struct part {
+    double c;
+    int n;
+    ref r[MAX_REFS];
+} part; // c * product of old factors
 
 typedef struct spread {
     snd_moments *t;
-    snd_mid base;                   // nodes before it are foreign: random, and not followed
-    snd_mid from, to;               // nodes of the segment
-    bool first;                     // nothing is old
+    snd_mid base;     // nodes before it are foreign: random, and not followed
+    snd_mid from, to; // nodes of the segment
+    bool first;       // nothing is old
     int n_live;
     snd_mid live[MAX_LIVE];
-    int n_old;                      // statistics: pairs i <= j, then means
-    int n_base;                     // n_old, then noises
+    int n_old;  // statistics: pairs i <= j, then means
+    int n_base; // n_old, then noises
     snd_mid noise[MAX_BASE][2];
     int64_t noise_dim[MAX_BASE];
-    double *cov[2];                 // [MAX_BASE^2] one row, two rows
-    form *pair; snd_mid (*pair_key)[2]; int n_pairs, cap_pairs; // forms found so far in this segment
-    form *old_form;                 // statistics at the start, as forms
-    m_segment *seg;                 // mirrored pass: the forward layer that is gone through backwards
-    int fwd;                        // ... and where its variables begin among the base's
-    form *atom;                     // per atom: d log of its variance
-    part *scratch;                  // [3 * MAX_TERMS]
-    int64_t work_end;               // stop when the tape's count of steps gets there
-    bool lost;                      // too large, or a case not covered: no more answers
+    double *cov[2]; // [MAX_BASE^2] one row, two rows
+    form *pair;
+    snd_mid (*pair_key)[2];
+    int n_pairs, cap_pairs; // forms found so far in this segment
+    form *old_form;         // statistics at the start, as forms
+    m_segment *seg;         // mirrored pass: the forward layer that is gone through backwards
+    int fwd;                // ... and where its variables begin among the base's
+    form *atom;             // per atom: d log of its variance
+    part *scratch;          // [3 * MAX_TERMS]
+    int64_t work_end;       // stop when the tape's count of steps gets there
+    bool lost;              // too large, or a case not covered: no more answers
 } spread;
 
-static bool foreign(const spread *s, snd_mid v) { return v < s->base && v != 0; }
-static bool old_node(const spread *s, snd_mid v) { return v < s->from && v >= s->base && v != 0; }
+static bool foreign(const spread *s, snd_mid v) {
+    return v < s->base && v != 0;
+}
+static bool old_node(const spread *s, snd_mid v) {
+    return v < s->from && v >= s->base && v != 0;
+}
 
 static snd_mid plain(const snd_moments *t, snd_mid v) { // through aliases and multiples
     while (NODE(v)->same) v = NODE(v)->same;
@@ -72,21 +87,28 @@ static bool leaf(const spread *s, snd_mid v) {
     const m_node *x = NODE(v);
     if (foreign(s, v)) return false;
     if (old_node(s, v) || x->rep == REP_BASE || x->rep == REP_CENTRE) return true;
-    return x->rep == REP_FUNC && t->atom[x->atom].src >= s->base
-           && (!t->atom[x->atom].fresh || t->atom[x->atom].src < s->from);
+    return x->rep == REP_FUNC && t->atom[x->atom].src >= s->base &&
+           (!t->atom[x->atom].fresh || t->atom[x->atom].src < s->from);
 }
 
 enum { MAX_OPERANDS = 16 };
-typedef struct linear { int n; snd_mid id[MAX_OPERANDS]; double c[MAX_OPERANDS], c0; } linear;
+typedef struct linear {
+    int n;
+    snd_mid id[MAX_OPERANDS];
+    double c[MAX_OPERANDS], c0;
+} linear;
 
-static bool constant(const snd_moments *t, snd_mid v) { return NODE(v)->rep == REP_SUM && NODE(v)->n_terms == 0; }
+static bool constant(const snd_moments *t, snd_mid v) {
+    return NODE(v)->rep == REP_SUM && NODE(v)->n_terms == 0;
+}
 
 // Is the node a sum by its operation? Then its terms, in node units.
 static bool as_sum(const snd_moments *t, snd_mid v, linear *l) {
     const m_node *x = NODE(v);
     l->n = 0;
     l->c0 = 0;
-    if (x->rep == REP_SUM && (x->n_terms == 0 || (x->op != OP_LN && x->op != OP_RMSNORM && x->op != OP_SUM && x->op != OP_STOP))) {
+    if (x->rep == REP_SUM &&
+        (x->n_terms == 0 || (x->op != OP_LN && x->op != OP_RMSNORM && x->op != OP_SUM && x->op != OP_STOP))) {
         if (x->n_terms > MAX_OPERANDS) return false;
         for (int i = 0; i < x->n_terms; i++) l->id[l->n] = x->term[i], l->c[l->n++] = x->coef[i];
         l->c0 = x->c0;
@@ -94,7 +116,8 @@ static bool as_sum(const snd_moments *t, snd_mid v, linear *l) {
     }
     if (x->op == OP_SUM || x->op == OP_STOP) {
         if (x->n > MAX_OPERANDS) return false;
-        for (int i = 0; i < x->n; i++) l->id[l->n] = x->in[i], l->c[l->n++] = ldexp(x->opcoef[i], NODE(x->in[i])->k - x->k);
+        for (int i = 0; i < x->n; i++)
+            l->id[l->n] = x->in[i], l->c[l->n++] = ldexp(x->opcoef[i], NODE(x->in[i])->k - x->k);
         l->c0 = ldexp(x->opc0, -x->k);
         return true;
     }
@@ -149,7 +172,9 @@ static void open_product(spread *s, const ref *given, int n, double c, part *out
             return;
         }
         linear l;
-        if ((v.rep == REP_FUNC && !leaf(s, r[i].id)) || v.rep == REP_BASE || v.rep == REP_CENTRE || !as_sum(t, r[i].id, &l)) continue;
+        if ((v.rep == REP_FUNC && !leaf(s, r[i].id)) || v.rep == REP_BASE || v.rep == REP_CENTRE ||
+            !as_sum(t, r[i].id, &l))
+            continue;
         if (v.op == OP_LN) l.c0 = -l.c[0] * snd_m_e1(t, v.in[0]);
         for (int k = 0; k < l.n; k++) {
             next[i].id = l.id[k];
@@ -177,8 +202,10 @@ static void open_product(spread *s, const ref *given, int n, double c, part *out
     int rows[MAX_REFS];
     for (int i = 0; i < n_fresh; i++) ids[i] = fresh[i].id, rows[i] = fresh[i].row;
     p.c *= m_moment(t, ids, rows, n_fresh);
-    if (*n_out >= MAX_TERMS - 1) s->lost = true;
-    else if (p.c != 0) add_part(out, n_out, &p);
+    if (*n_out >= MAX_TERMS - 1)
+        s->lost = true;
+    else if (p.c != 0)
+        add_part(out, n_out, &p);
 }
 
 static double old_moment(spread *s, const part *a, const part *b) {
@@ -238,7 +265,9 @@ static int pair_stat(const spread *s, int i, int j) { // i <= j
     }
     return i * s->n_live - i * (i - 1) / 2 + (j - i);
 }
-static int mean_stat(const spread *s, int i) { return s->n_live * (s->n_live + 1) / 2 + i; }
+static int mean_stat(const spread *s, int i) {
+    return s->n_live * (s->n_live + 1) / 2 + i;
+}
 
 static int noise_of(spread *s, snd_mid v, snd_mid w) {
     snd_moments *t = s->t;
@@ -309,8 +338,8 @@ static form number_form(spread *s, snd_mid v) {
     } else if (x.op == OP_SUM || x.op == OP_MUL) {
         for (int i = 0; i < x.n; i++) {
             const form p = number_form(s, x.in[i]);
-            const double share = x.op == OP_MUL ? 1
-                                                : ldexp(x.opcoef[i] * NODE(x.in[i])->c0, NODE(x.in[i])->k - x.k) / x.c0;
+            const double share =
+                x.op == OP_MUL ? 1 : ldexp(x.opcoef[i] * NODE(x.in[i])->c0, NODE(x.in[i])->k - x.k) / x.c0;
             add_form(s, &f, &p, share);
         }
     }
@@ -343,7 +372,9 @@ static void respond(spread *s, const ref *given, int n, double c, const form *df
         }
         const bool norm = v.op == OP_LN || v.op == OP_RMSNORM || v.norm_of;
         linear l;
-        if ((v.rep == REP_FUNC && !leaf(s, r[i].id) && !norm) || v.rep == REP_BASE || v.rep == REP_CENTRE || !as_sum(t, r[i].id, &l)) continue;
+        if ((v.rep == REP_FUNC && !leaf(s, r[i].id) && !norm) || v.rep == REP_BASE || v.rep == REP_CENTRE ||
+            !as_sum(t, r[i].id, &l))
+            continue;
         form shift = {{0}}; // of c0, absolute
         if (norm) {
             const form scale = norm_form(s, v.norm_of ? v.norm_of : r[i].id);
@@ -383,8 +414,10 @@ static void respond(spread *s, const ref *given, int n, double c, const form *df
     int rows[MAX_REFS] = {0}, m = 0, n_old = 0;
     for (int i = 0; i < n; i++) {
         if (r[i].id == 0) continue;
-        if (leaf(s, r[i].id)) old[n_old++] = r[i].id;
-        else ids[m++] = r[i].id, *fresh = true;
+        if (leaf(s, r[i].id))
+            old[n_old++] = r[i].id;
+        else
+            ids[m++] = r[i].id, *fresh = true;
     }
     if (s->first && n_old) *fresh = true;
     const double inner = m_moment(t, ids, rows, m), outer = m_moment(t, old, rows, n_old);
@@ -398,8 +431,10 @@ static void respond(spread *s, const ref *given, int n, double c, const form *df
         snd_mid all = 0, others[MAX_REFS] = {0};
         int k = 0;
         for (int j = 0; j < m; j++) {
-            if (NODE(ids[j])->rep == REP_FUNC && NODE(ids[j])->atom == atom) all = m_product(t, all, ids[j]);
-            else others[k++] = ids[j];
+            if (NODE(ids[j])->rep == REP_FUNC && NODE(ids[j])->atom == atom)
+                all = m_product(t, all, ids[j]);
+            else
+                others[k++] = ids[j];
         }
         const m_atom at = t->atom[NODE(all)->atom];
         double second = 0;
@@ -419,15 +454,20 @@ static void respond(spread *s, const ref *given, int n, double c, const form *df
         snd_mid v = old[i];
         double scale = 1;
         if (!old_node(s, v)) { // a function of an old value, or batch-centred: not followed
-            if (NODE(v)->rep != REP_CENTRE) scale = 0;
-            else return;
+            if (NODE(v)->rep != REP_CENTRE)
+                scale = 0;
+            else
+                return;
         }
         at[i] = scale == 0 ? -1 : live_index(s, v);
         if (at[i] < 0) return;
     }
-    if (n_old == 1) add_form(s, out, &s->old_form[mean_stat(s, at[0])], c * inner);
-    else if (n_old == 2) add_form(s, out, &s->old_form[pair_stat(s, at[0], at[1])], c * inner);
-    else s->lost = true;
+    if (n_old == 1)
+        add_form(s, out, &s->old_form[mean_stat(s, at[0])], c * inner);
+    else if (n_old == 2)
+        add_form(s, out, &s->old_form[pair_stat(s, at[0], at[1])], c * inner);
+    else
+        s->lost = true;
 }
 
 // Neither is a sum: the derivative and a noise of its own.
@@ -444,8 +484,10 @@ static form product_form(spread *s, snd_mid v, snd_mid w) {
 static bool opens(const spread *s, snd_mid v) {
     const m_node *x = &s->t->node[v];
     linear l;
-    if (v == 0 || old_node(s, v) || foreign(s, v) || x->rep == REP_BASE || x->rep == REP_CENTRE || x->rep == REP_PROD) return false;
-    if (x->rep == REP_FUNC && !leaf(s, v) && x->op != OP_LN && x->op != OP_RMSNORM && x->op != OP_MUL && !x->norm_of) return false;
+    if (v == 0 || old_node(s, v) || foreign(s, v) || x->rep == REP_BASE || x->rep == REP_CENTRE || x->rep == REP_PROD)
+        return false;
+    if (x->rep == REP_FUNC && !leaf(s, v) && x->op != OP_LN && x->op != OP_RMSNORM && x->op != OP_MUL && !x->norm_of)
+        return false;
     return as_sum(s->t, v, &l);
 }
 
@@ -497,13 +539,16 @@ static form pair_form(spread *s, snd_mid v, snd_mid w) {
             add_form(s, &f, &s->pair[i], c);
             return f;
         }
-    if (opens(s, v)) f = sum_form(s, v, w);
-    else if (opens(s, w)) f = sum_form(s, w, v);
-    else f = product_form(s, v, w);
+    if (opens(s, v))
+        f = sum_form(s, v, w);
+    else if (opens(s, w))
+        f = sum_form(s, w, v);
+    else
+        f = product_form(s, v, w);
     int64_t cap = s->cap_pairs, cap_key = s->cap_pairs;
     if (s->n_pairs >= s->cap_pairs) {
-        if (!snd_grow((void **)&s->pair, &cap, s->n_pairs + 1, sizeof *s->pair)
-            || !snd_grow((void **)&s->pair_key, &cap_key, s->n_pairs + 1, sizeof *s->pair_key)) {
+        if (!snd_grow((void **)&s->pair, &cap, s->n_pairs + 1, sizeof *s->pair) ||
+            !snd_grow((void **)&s->pair_key, &cap_key, s->n_pairs + 1, sizeof *s->pair_key)) {
             s->lost = true;
             return f;
         }
@@ -530,7 +575,8 @@ static double form_cov(const spread *s, const form *f, const form *g, int cross)
 // ---- segments ---------------------------------------------------------------------------------------------------------
 
 // Nodes made before `at` that something made later reads.
-static int find_live(const snd_moments *t, snd_mid at, const snd_mid *last_use, snd_mid *live, snd_mid *scan, int n_scan) {
+static int find_live(const snd_moments *t, snd_mid at, const snd_mid *last_use, snd_mid *live, snd_mid *scan,
+                     int n_scan) {
     int n = 0;
     for (int i = 0; i < n_scan; i++) {
         const snd_mid v = scan[i];
@@ -559,8 +605,10 @@ static void answer(spread *s, snd_mid v) {
 
 static double *copy(spread *s, const double *from, int64_t n) {
     double *p = snd_arena_array(s->t->arena, (size_t)(n ? n : 1), sizeof *p);
-    if (!p) s->t->failed = s->lost = true;
-    else if (from) memcpy(p, from, (size_t)n * sizeof *p);
+    if (!p)
+        s->t->failed = s->lost = true;
+    else if (from)
+        memcpy(p, from, (size_t)n * sizeof *p);
     return p;
 }
 
@@ -579,7 +627,13 @@ static void keep_segment(spread *s, const form *f, int n_next) {
             scale[k++] = norm_form(s, v); // may still add noises
         }
     const int b = s->n_base;
-    m_segment g = {.from = s->from, .to = s->to, .n_old = s->n_old, .n_base = b, .n_next = n_next, .n_norms = n_norms, .norm = norm};
+    m_segment g = {.from = s->from,
+                   .to = s->to,
+                   .n_old = s->n_old,
+                   .n_base = b,
+                   .n_next = n_next,
+                   .n_norms = n_norms,
+                   .norm = norm};
     for (int cross = 0; cross < 2 && !s->lost; cross++) {
         g.cov[cross] = copy(s, NULL, (int64_t)b * b);
         for (int i = 0; i < b && !s->lost; i++)
@@ -611,7 +665,8 @@ static void start_base(spread *s, int n_stats, double *const cov[2], const form 
     s->n_old = s->n_base = n_stats;
     for (int cross = 0; cross < 2; cross++) {
         for (int i = 0; i < all; i++) memset(s->cov[cross] + i * MAX_BASE, 0, (size_t)all * sizeof(double));
-        for (int i = 0; i < n_stats; i++) memcpy(s->cov[cross] + i * MAX_BASE, cov[cross] + i * n_stats, (size_t)n_stats * sizeof(double));
+        for (int i = 0; i < n_stats; i++)
+            memcpy(s->cov[cross] + i * MAX_BASE, cov[cross] + i * n_stats, (size_t)n_stats * sizeof(double));
     }
     s->n_pairs = 0;
     if (!g) return;
@@ -630,7 +685,8 @@ static void enter_segment(spread *s, snd_mid from, snd_mid to, const snd_mid *li
     // statistics of the values that cross, as forms of the segment that ends
     const int n_stats = n * (n + 1) / 2 + n, n_h = s->seg ? s->seg->n_old : 0;
     form *f = snd_calloc((size_t)(n_stats + 1), sizeof *f), *h = snd_calloc((size_t)(n_stats + 1), sizeof *h);
-    double *cov[2] = {snd_calloc((size_t)n_stats * n_stats + 1, sizeof(double)), snd_calloc((size_t)n_stats * n_stats + 1, sizeof(double))};
+    double *cov[2] = {snd_calloc((size_t)n_stats * n_stats + 1, sizeof(double)),
+                      snd_calloc((size_t)n_stats * n_stats + 1, sizeof(double))};
     if (!f || !h || !cov[0] || !cov[1] || n_stats > MAX_BASE) {
         s->lost = true;
     } else {
@@ -710,8 +766,10 @@ static void run(spread *s, const snd_mid *want, int n_want) {
             n_scan = kept;
             snd_mid live[MAX_LIVE];
             const int n_live = find_live(t, v, last, live, scan, n_scan);
-            if (n_live < 0) s->lost = true;
-            else if (!s->lost) enter_segment(s, v, n, live, n_live);
+            if (n_live < 0)
+                s->lost = true;
+            else if (!s->lost)
+                enter_segment(s, v, n, live, n_live);
             from = v;
         }
         if (!s->lost && !base) keep_segment(s, NULL, 0);
