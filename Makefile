@@ -3,11 +3,12 @@
 #   test        build what is shipped, run every test
 #   check       format, warnings under two compilers, arrows, tables, tests with assertions: a minute or two
 #   check-all   check, then sanitizers, fuzzing for a moment, mutants
+#   format      lays the .c files out
 #   bench install docs mutants clean
 PREFIX ?= /usr/local
 DESTDIR ?=
 
-.PHONY: demo test check check-all bench install docs mutants release setup clean
+.PHONY: demo test check check-all format bench install docs mutants release setup clean
 
 demo: release
 	@tools/demo.sh
@@ -20,6 +21,11 @@ check: setup
 
 check-all: check
 	@tools/check_all.sh
+
+# Twice: clang-format 14 does not always reach its own layout at once.
+format: setup
+	git ls-files -co --exclude-standard -- 'src/*.c' 'tests/*.c' 'examples/*.c' 'bench/*.c' | xargs clang-format -i
+	git ls-files -co --exclude-standard -- 'src/*.c' 'tests/*.c' 'examples/*.c' 'bench/*.c' | xargs clang-format -i
 
 bench: release
 	@tools/bench.sh
