@@ -45,6 +45,8 @@ typedef struct reader {
     int exit;  // of the next out:, -1 outside
     int next_exit;
     snd_mid x_before, call_x;
+    bool profiled;   // Admin: vectors start at the root of 1 + the branch variances so far
+    double branches; // that sum
     snd_mid cond;
     snd_mid *means;
     int cap_means; // depthattn: mean of the first i+1 values of its list
@@ -213,11 +215,18 @@ static sonde_status p_scalar(void *self, const snd_site *site, double init, snd_
     return give(r, id, out);
 }
 
+static bool has_profile(const snd_init_rule *rule) {
+    for (; rule; rule = rule->next)
+        if (rule->kind && !strcmp(rule->kind, "profile")) return true;
+    return false;
+}
+
 static sonde_status p_vector(void *self, const snd_site *site, double init, snd_val *out) {
     reader *r = self;
     double v;
     snd_mid id = 0;
     r->nn.layer = site->layer;
+    if (r->profiled && strstr(site->name, ".F.v")) return give(r, snd_m_const(r->t, sqrt(1 + r->branches)), out);
     SND_TRY(learned(r, "vector", init, r->stack.d, &v, &id));
     return give(r, id, out);
 }
@@ -344,6 +353,10 @@ static sonde_status p_tap(void *self, const char *name, snd_val v) {
     const char *site = strrchr(name, '.');
     const bool of_call = ends_with(name, ".out") && site - name >= 2 && layer >= 0 && !strstr(name, ".N");
     if (of_call) tap.x = r->call_x;
+    if (of_call && r->profiled) {
+        const double m = snd_m_mean_ratio(r->t, v.id);
+        r->branches += pow(10, snd_m_log10_q(r->t, v.id)) * (1 - m * m);
+    }
     if (!strcmp(name, "in.x")) r->p->in_x = v.id;
     return add_tap(r, tap);
 }
@@ -469,6 +482,7 @@ sonde_status snd_predict(snd_arena *a, const snd_spec *spec, const snd_predict_o
     reader r = {.p = p, .t = p->t, .layer = -2, .exit = -1};
     r.nn = (snd_nn){.spec = spec, .stack = &r.stack, .layer = -1};
     snd_model_stack(spec, &r.stack);
+    r.profiled = has_profile(spec->init) || has_profile(spec->formula->init);
     sonde_status s = walk(&r, o);
     if (s == SONDE_OK) s = evaluate(p, o);
     snd_free(r.means);
@@ -583,12 +597,12 @@ bool snd_predicted_at(const snd_prediction *p, int exit, int i, snd_pmetric m, s
         }
         out->value = pow(10, out->log10);
         set_band(p, v, m, out);
-        return true;
+        return !isnan(out->log10);
     }
     if (!linear_metric(p, v, m, &out->value)) return false;
     out->log10 = log10_positive(fabs(out->value));
     set_band(p, v, m, out);
-    return true;
+    return !isnan(out->value);
 }
 
 int snd_predicted_exits(const snd_prediction *p) {
