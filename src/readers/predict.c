@@ -537,7 +537,10 @@ static bool log_metric(const snd_prediction *p, const ptap *v, snd_pmetric m, do
     case SND_PM_Q: *out = lq; return true;
     case SND_PM_RMS: *out = lq / 2; return true;
     case SND_PM_VAR: *out = zero ? lq : lq + log10_positive(1 - m1 * m1); return true;
-    case SND_PM_BVAR: *out = zero ? lq : lq + log10_positive((1 - cos) * (1 - 1 / p->rows)); return true;
+    case SND_PM_BVAR:
+        if (!zero && !(1 - cos > 1e-13)) return false; // what is left of 1 - cos is rounding
+        *out = zero ? lq : lq + log10_positive((1 - cos) * (1 - 1 / p->rows));
+        return true;
     case SND_PM_WRITE:
         if (!v->x) return false;
         *out = (lq - snd_m_log10_q(t, v->x)) / 2;
