@@ -9,8 +9,9 @@ typedef struct maker {
     snd_probe *p;
     snd_graph *g;
     snd_id *stat_of; // by root value id: its forward statistics node, 0: none yet
+    bool *is_stream; // by root value id: some stream has these numbers
     int64_t cap_cells;
-    int forward_mask;
+    int forward_mask, costly_mask;
 } maker;
 
 // ---- cells ----------------------------------------------------------------------------------------------------------------
@@ -28,13 +29,22 @@ static sonde_status add_cell(maker *k, snd_cell_spec c) {
     return SONDE_OK;
 }
 
+// "in.x", "layers.3.x", "out.x": where costly metrics are worth their price.
+static bool is_stream_name(const char *name) {
+    const char *p = strstr(name, "layers.");
+    if (!p) return strstr(name, "in.") || !strcmp(name, "out.x");
+    p = strchr(p + 7, '.');
+    return p && !strchr(p + 1, '.');
+}
+
 // All metrics of one kind that the statistics node can give.
 static sonde_status add_cells(maker *k, snd_mwhere where, const char *name, int layer, int exit, snd_id stat,
                               int64_t width) {
     if (!stat) return SONDE_OK;
+    const bool costly = k->p->o.costly && is_stream_name(name);
     for (int i = 0; i < snd_metric_count(); i++) {
         const snd_metric_row *r = snd_metric_at(i);
-        if (r->where != where || (r->costly && !k->p->o.costly)) continue;
+        if (r->where != where || (r->costly && !costly)) continue;
         const bool param = where == SND_MW_PARAM || where == SND_MW_PGRAD;
         SND_TRY(add_cell(k, (snd_cell_spec){.name = name,
                                             .layer = layer,
@@ -47,11 +57,11 @@ static sonde_status add_cells(maker *k, snd_mwhere where, const char *name, int 
     return SONDE_OK;
 }
 
-static int mask_of(const maker *k, snd_mwhere where) {
+static int mask_of(snd_mwhere where, bool costly) {
     int mask = 0;
     for (int i = 0; i < snd_metric_count(); i++) {
         const snd_metric_row *r = snd_metric_at(i);
-        if (r->where == where && !(r->costly && !k->p->o.costly)) mask |= r->mask;
+        if (r->where == where && r->costly == costly) mask |= r->mask;
     }
     return mask;
 }
@@ -67,7 +77,8 @@ static snd_id root(const snd_graph *g, snd_id v) {
 
 static snd_id forward_stat(maker *k, snd_id v) {
     const snd_id r = root(k->g, v);
-    if (!k->stat_of[r]) k->stat_of[r] = snd_g_stat(k->g, r, 0, k->forward_mask);
+    const bool costly = k->p->o.costly && k->is_stream[r];
+    if (!k->stat_of[r]) k->stat_of[r] = snd_g_stat(k->g, r, 0, k->forward_mask | (costly ? k->costly_mask : 0));
     return k->stat_of[r];
 }
 
@@ -89,10 +100,7 @@ static bool same_shape(const snd_graph *g, snd_id a, snd_id b) {
 
 // "layers.3.y" -> y: a stream at a layer's end; NULL for everything else.
 static const char *stream_name(const char *tap) {
-    const char *p = strstr(tap, "layers.");
-    if (!p) return NULL;
-    p = strchr(p + 7, '.');
-    return p && !strchr(p + 1, '.') ? p + 1 : NULL;
+    return strstr(tap, "layers.") && is_stream_name(tap) ? strrchr(tap, '.') + 1 : NULL;
 }
 
 static snd_id tap_at(const snd_model *m, snd_arena *a, int layer, const char *stream) {
@@ -310,8 +318,13 @@ sonde_status snd_probe_make(snd_arena *a, const snd_spec *spec, const snd_probe_
                          .n_exits = o->n_exits};
     SND_TRY(snd_model_build(a, spec, &b, &p->m));
     maker k = {.p = p, .g = p->m->g};
-    k.forward_mask = mask_of(&k, SND_MW_VALUE);
+    k.forward_mask = mask_of(SND_MW_VALUE, false);
+    k.costly_mask = mask_of(SND_MW_VALUE, true);
     SND_NEW(a, k.stat_of, snd_g_value_count(k.g) + 1); // roots are the model's own values
+    SND_NEW(a, k.is_stream, snd_g_value_count(k.g) + 1);
+    for (int i = 0; i < p->m->n_taps; i++)
+        if (is_stream_name(p->m->taps[i].name)) k.is_stream[root(k.g, p->m->taps[i].v)] = true;
+    for (int e = 0; e < p->m->n_exits; e++) k.is_stream[root(k.g, p->m->exits[e].out_x)] = true;
     SND_TRY(add_forward(&k));
     SND_TRY(add_params(&k));
     SND_TRY(find_profiled(&k));
