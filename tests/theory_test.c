@@ -463,6 +463,70 @@ static void approximations_say_so(void **state) {
     close_net(&a);
 }
 
+// E tanh(v) x for jointly Gaussian v, x is E tanh'(v) cov(v, x).
+static void functions_of_a_stream_stay_aligned_with_it(void **state) {
+    (void)state;
+    net a = open_net(64, 256, 256, 0.3);
+    const snd_mid v = snd_m_add(a.t, a.x0, block2(&a, SND_GFN_RELU, 2, a.x0), 1, 2);
+    const snd_mid y = snd_m_unary(a.t, SND_GFN_TANH, v);
+    double slope = 0, square = 0;
+    for (int i = 0; i < 4000; i++) {
+        const double z = -10 + (i + 0.5) * 0.005, w = exp(-0.5 * z * z) / sqrt(2 * PI) * 0.005, u = tanh(sqrt(5) * z);
+        slope += w * (1 - u * u);
+        square += w * u * u;
+    }
+    CHECK_REL(snd_m_align(a.t, y, a.x0), slope / sqrt(square), 1e-6);
+    close_net(&a);
+}
+
+// After nets whose gradient grows along x, a norm takes that away: x.g = 0 below it. A norm written out by hand does too.
+static void norms_end_coherent_growth(void **state) {
+    (void)state;
+    double g[4];
+    for (int kind = 0; kind < 4; kind++) {
+        net a = open_net(32, 512, 512, 0.3);
+        snd_mid x = a.x0, y = 0;
+        for (int l = 0; l < 32; l++) {
+            snd_m_boundary(a.t);
+            x = snd_m_add(a.t, x, block1(&a, x), 1, 1);
+        }
+        if (kind == 0) y = snd_m_scale(a.t, x, pow(10, -0.5 * snd_m_log10_q(a.t, x)));
+        if (kind == 1) y = snd_m_layer_norm(a.t, x, 0);
+        if (kind == 2) y = snd_m_rms_norm(a.t, x, 0);
+        if (kind == 3) y = snd_m_mul(a.t, x, snd_m_unary(a.t, SND_GFN_RECIP, snd_m_rms(a.t, x)));
+        snd_m_backward(a.t, y);
+        g[kind] = gq_of(&a, a.x0) * pow(10, snd_m_log10_q(a.t, x));
+        if (kind == 1) g[kind] *= 1 - pow(snd_m_mean_ratio(a.t, x), 2);
+        close_net(&a);
+    }
+    assert_true(g[0] > 2.5e12);
+    CHECK_REL(g[3], g[2], 0.01); // the number per row itself is one direction in 512
+    assert_true(g[1] < 0.02 * g[0] && g[2] < 0.02 * g[0]);
+}
+
+static void batch_norm_counts_its_rows(void **state) {
+    (void)state;
+    net a = open_net(8, 256, 256, 0);
+    const snd_mid z = snd_m_linear(a.t, a.x0, a.d, a.d, 1 / (double)a.d), y = snd_m_batch_norm(a.t, z, 0);
+    snd_m_backward(a.t, y);
+    // chi-squared of 7: E 1/var = 8/(7 - 2), and 2 of 8 directions are gone
+    CHECK_REL(gq_of(&a, z), 8.0 / 5 * (1 - 2.0 / 8), 1e-9);
+    CHECK_CLOSE(snd_m_cos(a.t, y), -1.0 / 7, 1e-12);
+    close_net(&a);
+}
+
+static void numbers_per_row_have_their_values(void **state) {
+    (void)state;
+    net a = open_net(64, 256, 256, 0.2);
+    const snd_mid x = snd_m_scale(a.t, a.x0, 3);
+    CHECK_REL(snd_m_mean(a.t, snd_m_dot(a.t, x, a.x0)), 3 * 256, 1e-12);
+    CHECK_REL(snd_m_mean(a.t, snd_m_rms(a.t, x)), 3, 1e-12);
+    const snd_mid f = block2(&a, SND_GFN_RELU, 2, a.x0), noise = snd_m_dot(a.t, f, a.x0);
+    CHECK_REL(q_of(&a, noise), 256, 1e-9); // sum of 256 products of independent unit normals
+    CHECK_CLOSE(snd_m_mean(a.t, noise), 0, 1e-12);
+    close_net(&a);
+}
+
 // n Var[log q] of one network: 2 + 5L, 2 + 7L, 2 + 11/4 L, 2 + sum (7 a^4 + 4 a^2)/(1 + a^2)^2, and pre-norm
 // [2 + sum (7 + 4 q)]/q_L^2 for one row; the reference's figures for a batch of 32. White gradients mirror the forward.
 static void one_network_strays_as_the_law_says(void **state) {
@@ -502,7 +566,7 @@ static void one_network_strays_as_the_law_says(void **state) {
         snd_m_grad_spread(a.t, x, ends, 2);
         assert_true(snd_m_log_gq_var(a.t, a.x0, 1, &back));
         if (kind < 4) CHECK_REL(N * back, sum, 1e-6);
-        if (kind == 4) assert_true(N * back > 18.9 && N * back < 60); // scaled by 1/sqrt(l), plus the divisors' spread
+        if (kind == 4) assert_true(N * back > 25 && N * back < 40); // scaled by 1/sqrt(l), plus the divisors' spread
         close_net(&a);
     }
 }
@@ -547,6 +611,10 @@ int main(void) {
         cmocka_unit_test(functions_of_one_variable_are_exact),
         cmocka_unit_test(stops_and_zeros_have_no_gradient),
         cmocka_unit_test(approximations_say_so),
+        cmocka_unit_test(functions_of_a_stream_stay_aligned_with_it),
+        cmocka_unit_test(norms_end_coherent_growth),
+        cmocka_unit_test(batch_norm_counts_its_rows),
+        cmocka_unit_test(numbers_per_row_have_their_values),
         cmocka_unit_test(one_network_strays_as_the_law_says),
         cmocka_unit_test(spread_follows_the_algebra),
     };
