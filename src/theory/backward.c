@@ -516,6 +516,7 @@ static void run_sweep(snd_moments *t, snd_mid out, snd_mid n, bool white) {
 }
 
 void snd_m_backward(snd_moments *t, snd_mid out) {
+    if (t->failed) return;
     if (t->n_forward == 0) t->n_forward = t->n; // the sweeps make nodes of their own
     for (snd_mid y = 0; y < t->n_forward; y++) NODE(y)->reached = false;
     run_sweep(t, out, (snd_mid)t->n_forward, true);

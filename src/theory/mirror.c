@@ -75,6 +75,7 @@ static void note(snd_moments *t, snd_mid v, snd_mid g) {
 void snd_m_grad_spread(snd_moments *t, snd_mid out, const snd_mid *want, int n_want) {
     mirror *m = &(mirror){.t = t, .n = (snd_mid)(t->n_forward ? t->n_forward : t->n)};
     const snd_mid from = (snd_mid)t->n;
+    if (t->failed) return;
     snd_mid *ask = snd_calloc((size_t)n_want + 1, sizeof *ask);
     m->grad = snd_calloc((size_t)m->n, sizeof *m->grad);
     if (!ask || !m->grad) t->failed = true;

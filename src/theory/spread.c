@@ -436,6 +436,10 @@ static void respond(spread *s, const ref *given, int n, double c, const form *df
             else
                 others[k++] = ids[j];
         }
+        if (t->failed) {
+            s->lost = true;
+            return;
+        }
         const m_atom at = t->atom[NODE(all)->atom];
         double second = 0;
         for (int g = 0; g < SND_GAUSS_NODES; g++)
@@ -789,13 +793,15 @@ static void run(spread *s, const snd_mid *want, int n_want) {
 void snd_m_spread(snd_moments *t, const snd_mid *want, int n_want) {
     spread s = {.t = t, .first = true};
     t->n_segments = 0;
+    t->segments_whole = false;
+    if (t->failed) return;
     run(&s, want, n_want);
     t->segments_whole = !s.lost;
 }
 
 void m_spread_mirror(snd_moments *t, snd_mid from, snd_mid out, const snd_mid *want, int n_want) {
     spread s = {.t = t, .first = true, .base = from, .from = from};
-    if (!t->segments_whole) return;
+    if (!t->segments_whole || t->failed) return;
     for (int64_t i = 0; i < t->n_segments; i++)
         if (t->segment[i].from <= out && out < t->segment[i].to) s.seg = &t->segment[i];
     if (s.seg) run(&s, want, n_want);
