@@ -3,6 +3,7 @@
 // Invariant: prints what the record holds; computes nothing but choices of rows and columns.
 #include "cli/show.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <string.h>
 
@@ -12,13 +13,15 @@
 static const char *const head_keys[] = {"family", "arch", "layers", "width", "hidden", "heads",   "block",
                                         "norm",   "eps",  "init",   "act",   "vocab",  "position"};
 
+enum { N_HEAD = (int)(sizeof head_keys / sizeof *head_keys) };
+
 static const char *setting(const snd_run *u, const char *key) {
     for (int i = 0; i < u->n_settings; i++)
         if (strcmp(u->settings[i].key, key) == 0) return u->settings[i].text;
     return NULL;
 }
 
-// The depths of all runs with this run's label: "1, 2, 4".
+// The depths of all runs with this run's label: "1 2 4".
 static void depths_of(const snd_run *u, snd_buf *b) {
     const snd_record *r = u->rec;
     for (int i = 0; i < r->n_runs; i++)
@@ -26,24 +29,31 @@ static void depths_of(const snd_run *u, snd_buf *b) {
             snd_buf_printf(b, "%s%lld", b->len ? " " : "", (long long)r->runs[i]->depth);
 }
 
-static void show_head(snd_cli *c, const snd_run *u) {
+// Adds ", key value" for one head key; nothing when the run lacks it.
+static void add_fact(const snd_cli *c, snd_buf *b, const snd_run *u, const char *key) {
+    const char *text = setting(u, key);
+    snd_buf all = {0};
+    if (text && strcmp(key, "layers") == 0) depths_of(u, &all);
+    if (text && *text) snd_buf_printf(b, "%s%s %s", b->len ? (c->utf8 ? " · " : ", ") : "", key, all.s ? all.s : text);
+    snd_buf_free(&all);
+}
+
+// Has every run the same setting?
+static bool is_common(const snd_run *u, const char *key) {
+    const char *text = setting(u, key);
+    for (int i = 0; i < u->rec->n_runs; i++) {
+        const char *other = setting(u->rec->runs[i], key);
+        if (strcmp(key, "layers") != 0 && strcmp(text ? text : "", other ? other : "") != 0) return false;
+    }
+    return true;
+}
+
+// What all runs share, and how they were drawn.
+static void show_common(snd_cli *c, const snd_run *u) {
     const char *dot = c->utf8 ? " · " : ", ";
-    snd_buf b = {0}, line = {0};
-    for (const char *s = u->formula; *s;) { // one section a line, as it was given
-        const size_t n = strcspn(s, "\n");
-        char text[1024];
-        snprintf(text, sizeof text, "%.*s", (int)(n < 1023 ? n : 1023), s);
-        snd_ink_put(c, &b, SND_INK_BOLD, text);
-        snd_buf_put(&b, "\n");
-        s += n + (s[n] == '\n');
-    }
-    for (size_t i = 0; i < sizeof head_keys / sizeof *head_keys; i++) {
-        const char *text = setting(u, head_keys[i]);
-        snd_buf all = {0};
-        if (text && strcmp(head_keys[i], "layers") == 0) depths_of(u, &all);
-        if (text && *text) snd_buf_printf(&line, "%s%s %s", line.len ? dot : "", head_keys[i], all.s ? all.s : text);
-        snd_buf_free(&all);
-    }
+    snd_buf line = {0}, b = {0};
+    for (int i = 0; i < N_HEAD; i++)
+        if (is_common(u, head_keys[i])) add_fact(c, &line, u, head_keys[i]);
     snd_buf_printf(&line, "%sseed %llu", line.len ? dot : "", (unsigned long long)u->seed);
     if (u->seeds > 1) snd_buf_printf(&line, "%s%d seeds", dot, u->seeds);
     if (u->dtype) snd_buf_printf(&line, "%s%s", dot, u->dtype);
@@ -54,6 +64,48 @@ static void show_head(snd_cli *c, const snd_run *u) {
     snd_buf_free(&line);
 }
 
+static void show_head(snd_cli *c, const snd_run *u) {
+    snd_buf b = {0};
+    for (const char *s = u->formula; *s;) { // one section a line, as it was given
+        const size_t n = strcspn(s, "\n");
+        char text[1024];
+        snprintf(text, sizeof text, "%.*s", (int)(n < 1023 ? n : 1023), s);
+        snd_ink_put(c, &b, SND_INK_BOLD, text);
+        snd_buf_put(&b, "\n");
+        s += n + (s[n] == '\n');
+    }
+    snd_put(c, &b);
+    snd_buf_free(&b);
+    show_common(c, u);
+}
+
+// Several wirings: a line each with label, formula and the settings that are its own, then what they share.
+static void show_heads(snd_cli *c, const snd_record *r) {
+    snd_text_table *t = snd_table(c, 3);
+    for (int i = 0; i < 3; i++) snd_table_left(t, i);
+    for (int i = 0; i < r->n_runs; i++) {
+        if (snd_show_label_seen(r, i)) continue;
+        const snd_run *u = r->runs[i];
+        snd_buf formula = {0}, own = {0};
+        for (const char *s = u->formula; *s; s++) {
+            if (*s == '\n')
+                snd_buf_put(&formula, "; ");
+            else
+                snd_buf_putn(&formula, s, 1);
+        }
+        for (int k = 0; k < N_HEAD; k++)
+            if (!is_common(u, head_keys[k])) add_fact(c, &own, u, head_keys[k]);
+        snd_table_cell(t, u->label);
+        snd_table_cell(t, formula.s ? formula.s : "");
+        snd_table_ink(t, SND_INK_BOLD);
+        snd_table_cell(t, own.s ? own.s : "");
+        snd_buf_free(&formula);
+        snd_buf_free(&own);
+    }
+    snd_table_print(t);
+    show_common(c, r->runs[0]);
+}
+
 // ---- verdicts -----------------------------------------------------------------------------------------------------------
 
 static const snd_ink level_ink[SND_LEVEL_COUNT] = {[SND_LEVEL_OK] = SND_INK_GREEN,
@@ -61,12 +113,15 @@ static const snd_ink level_ink[SND_LEVEL_COUNT] = {[SND_LEVEL_OK] = SND_INK_GREE
                                                    [SND_LEVEL_WARN] = SND_INK_YELLOW,
                                                    [SND_LEVEL_ERROR] = SND_INK_RED};
 
-// Adds a sentence behind what is there already, with the full stop that the text before it may lack.
+// Adds a sentence behind what is there already, with a capital and the full stop that the text before it may lack.
 static void sentence(snd_buf *b, const char *text, const char *lead) {
     if (!*text) return;
     const char last = b->len ? b->s[b->len - 1] : 0;
     if (last && last != ' ') snd_buf_put(b, strchr(".!?:;", last) ? " " : ". ");
+    const size_t at = b->len + strlen(lead);
     snd_buf_printf(b, "%s%s", lead, text);
+    const bool word = islower((unsigned char)text[0]) && (islower((unsigned char)text[1]) || text[1] == ' ');
+    if (!*lead && word && at > 0 && !b->failed) b->s[at] = (char)toupper((unsigned char)text[0]);
 }
 
 static void show_verdict(snd_cli *c, const snd_verdict *v, bool several) {
@@ -93,22 +148,44 @@ static void show_verdict(snd_cli *c, const snd_verdict *v, bool several) {
     snd_buf_free(&wrapped);
 }
 
+// A verdict that only says that nothing was found.
+static bool is_clean(const snd_verdict *v) {
+    return v->level == SND_LEVEL_OK && strcmp(v->rule, "ok") == 0 && v->run;
+}
+
+// Several clean runs in one line.
+static void show_clean(snd_cli *c, const snd_record *r) {
+    snd_buf b = {0}, text = {0}, wrapped = {0};
+    for (int i = 0; i < r->n_verdicts; i++)
+        if (is_clean(r->verdicts[i])) snd_buf_printf(&text, "%s%s", text.len ? ", " : "", r->verdicts[i]->run);
+    snd_buf_put(&text, ": nothing to report");
+    snd_ink_put(c, &b, SND_INK_GREEN, "ok    ");
+    snd_wrap(&wrapped, text.s, 6, c->columns > 120 ? 120 : c->columns);
+    if (wrapped.s) snd_buf_put(&b, wrapped.s + 6);
+    snd_put(c, &b);
+    snd_buf_free(&b);
+    snd_buf_free(&text);
+    snd_buf_free(&wrapped);
+}
+
 static void show_verdicts(snd_cli *c, const snd_record *r) {
+    int clean = 0;
+    for (int i = 0; i < r->n_verdicts; i++) clean += is_clean(r->verdicts[i]);
     if (r->n_verdicts) snd_print(c, "\n");
     for (int level = SND_LEVEL_ERROR; level > SND_LEVEL_INVALID; level--) // worst first
         for (int i = 0; i < r->n_verdicts; i++)
-            if (r->verdicts[i]->level == (snd_level)level) show_verdict(c, r->verdicts[i], r->n_runs > 1);
+            if (r->verdicts[i]->level == (snd_level)level && !(clean > 1 && is_clean(r->verdicts[i])))
+                show_verdict(c, r->verdicts[i], r->n_runs > 1);
+    if (clean > 1) show_clean(c, r);
 }
 
 // ---- the whole ------------------------------------------------------------------------------------------------------------
 
 void snd_cli_show(snd_cli *c, const snd_record *r) {
-    for (int i = 0; i < r->n_runs; i++) {
-        if (snd_show_label_seen(r, i)) continue;
-        if (i > 0) snd_print(c, "\n");
-        if (r->n_runs > 1) snd_print(c, "%s\n", r->runs[i]->label);
-        show_head(c, r->runs[i]);
-    }
+    if (r->n_runs == 1)
+        show_head(c, r->runs[0]);
+    else if (r->n_runs > 1)
+        show_heads(c, r);
     show_verdicts(c, r);
     if (r->n_runs > 1) snd_show_runs(c, r);
     for (int i = 0; i < r->n_runs; i++) {

@@ -41,7 +41,7 @@ static void run_cells(snd_text_table *t, const snd_run *u, const snd_rvalue *sum
 void snd_show_runs(snd_cli *c, const snd_record *r) {
     const snd_columns k = snd_show_columns(c, r->runs[0]);
     const snd_rvalue *sum = r->runs[0]->summary;
-    const int n_sum = sum->n_metrics < 8 ? sum->n_metrics : 8;
+    const int n_sum = sum->n_metrics < 2 ? sum->n_metrics : 2; // growth and gratio; slopes are in the files
     const char *head[2 + 8 + 2 * SND_SHOW_METRICS];
     int n = 0;
     head[n++] = "wiring";

@@ -56,16 +56,22 @@ static bool is_digit(char c) {
     return c >= '0' && c <= '9';
 }
 
-// "10^116": the exponent behind a digit or a closing bracket, as a superscript; returns what follows it.
+// "10^116", "2^l", "2^(L-l)": the exponent as a superscript; returns what follows it, or s when it is none of these.
 static const char *put_power(snd_buf *b, const char *s) {
-    const char *end = s + 1;
-    if (*end == '-') end++;
-    if (!is_digit(*end)) return s;
-    while (is_digit(*end)) end++;
+    const char *from = s + 1, *end = from;
+    if (*from == '(') {
+        from++;
+        end = from + strcspn(from, "()");
+        if (*end != ')' || end - from > 24) return s;
+    } else {
+        if (*end == '-') end++;
+        while (is_digit(*end) || (*end >= 'a' && *end <= 'z') || (*end >= 'A' && *end <= 'Z')) end++;
+        if (end - from > 6 || end[-1] == '^' || end[-1] == '-') return s;
+    }
     snd_buf_put(b, "<sup>");
-    snd_buf_putn(b, s + 1, (size_t)(end - s - 1));
+    for (const char *c = from; c < end;) c += put_char(b, c);
     snd_buf_put(b, "</sup>");
-    return end;
+    return from[-1] == '(' ? end + 1 : end;
 }
 
 void snd_html_prose(snd_buf *b, const char *text) {

@@ -2,42 +2,44 @@
 // stated values stand in the page itself, so that they are there without a script, for search and for print.
 #include "report/inner.h"
 
-#include <math.h>
+#include <string.h>
+
+// "residual at depth 256: lecture: about 1e116", or, when the text has no number of its own, "1e116 (lecture)".
+static void put_ref(snd_page *p, const snd_panel *panel, const snd_series *s, const snd_ref *f) {
+    char x[40];
+    snd_html_printf(p->b, "%s at %s %s: ", s->label, panel->x_name, snd_format_num(x, f->x, 4));
+    if (strpbrk(f->text, "0123456789")) {
+        snd_html_prose(p->b, f->text);
+        return;
+    }
+    if (panel->log)
+        snd_html_number(p->b, f->y, true, 2);
+    else
+        snd_html_text(p->b, snd_format_num(x, f->y, 6));
+    if (*f->text) snd_html_printf(p->b, " (%s)", f->text);
+}
 
 static void put_refs(snd_page *p, const snd_panel *panel) {
     int n = 0;
-    for (int i = 0; i < panel->n_series; i++) n += panel->series[i]->n_refs;
-    if (n == 0) return;
-    snd_buf_put(p->b, "<p class=\"refs\">Stated: ");
-    n = 0;
     for (int i = 0; i < panel->n_series; i++)
         for (int k = 0; k < panel->series[i]->n_refs; k++) {
-            const snd_ref *f = &panel->series[i]->refs[k];
-            char x[40];
-            snd_buf_put(p->b, n++ ? "; " : "");
-            snd_html_printf(p->b, "%s ", panel->series[i]->label);
-            if (panel->log)
-                snd_html_number(p->b, f->y, true, 2);
-            else
-                snd_html_text(p->b, snd_format_num(x, f->y, 6));
-            snd_html_printf(p->b, " at %s %s", panel->x_name, snd_format_num(x, f->x, 4));
-            if (*f->text) snd_html_printf(p->b, " (%s)", f->text);
+            snd_buf_put(p->b, n++ ? "; " : "<p class=\"refs\">Stated: ");
+            put_ref(p, panel, panel->series[i], &panel->series[i]->refs[k]);
         }
-    snd_buf_put(p->b, ".</p>");
+    if (n) snd_buf_put(p->b, ".</p>");
 }
 
 static void put_panel(snd_page *p, const snd_panel *panel, int number) {
-    snd_buf_printf(p->b, "<figure class=\"panel\" data-panel=\"%d\"><figcaption><h3>", number);
+    snd_buf_printf(p->b, "<figure class=\"panel\" data-panel=\"%d\"><h3>", number);
     snd_html_text(p->b, panel->title);
-    snd_buf_put(p->b, "</h3>");
+    snd_buf_put(p->b, "</h3>\n<div class=\"plot\"></div>\n<figcaption>");
     if (panel->caption) {
         snd_buf_put(p->b, "<p>");
         snd_html_prose(p->b, panel->caption);
         snd_buf_put(p->b, "</p>");
     }
-    snd_buf_put(p->b, "</figcaption>\n<div class=\"plot\"></div>");
     put_refs(p, panel);
-    snd_buf_put(p->b, "</figure>\n");
+    snd_buf_put(p->b, "</figcaption></figure>\n");
 }
 
 void snd_section_panels(snd_page *p, const char *heading) {

@@ -61,9 +61,35 @@ static void put_verdict(snd_page *p, int record, const snd_verdict *v) {
     snd_buf_put(p->b, "</li>\n");
 }
 
-void snd_section_verdicts(snd_page *p, const char *heading) {
+// A verdict that only says that nothing was found.
+static bool is_clean(const snd_verdict *v) {
+    return v->level == SND_LEVEL_OK && strcmp(v->rule, "ok") == 0 && v->run;
+}
+
+// Several clean models in one entry.
+static void put_clean(snd_page *p) {
     int n = 0;
-    for (int r = 0; r < p->n_records; r++) n += p->records[r]->n_verdicts;
+    snd_buf_put(p->b, "<li class=\"verdict ok\"><p class=\"what\"><span class=\"badge ok\">ok</span> ");
+    for (int r = 0; r < p->n_records; r++)
+        for (int i = 0; i < p->records[r]->n_verdicts; i++) {
+            const snd_verdict *v = p->records[r]->verdicts[i];
+            if (!is_clean(v)) continue;
+            snd_buf label = {0};
+            snd_page_label(p, r, v->run, &label);
+            snd_buf_put(p->b, n++ ? ", <em>" : "<em>");
+            snd_html_text(p->b, label.s ? label.s : "");
+            snd_buf_put(p->b, "</em>");
+            snd_buf_free(&label);
+        }
+    snd_buf_put(p->b, "</p><p>Nothing to report.</p></li>\n");
+}
+
+void snd_section_verdicts(snd_page *p, const char *heading) {
+    int n = 0, clean = 0;
+    for (int r = 0; r < p->n_records; r++) {
+        n += p->records[r]->n_verdicts;
+        for (int i = 0; i < p->records[r]->n_verdicts; i++) clean += is_clean(p->records[r]->verdicts[i]);
+    }
     if (n == 0) return;
     snd_buf_printf(p->b,
                    "<section id=\"verdicts\" aria-labelledby=\"h-verdicts\"><h2 id=\"h-verdicts\">%s</h2>\n<ul "
@@ -71,8 +97,10 @@ void snd_section_verdicts(snd_page *p, const char *heading) {
                    heading);
     for (int level = SND_LEVEL_ERROR; level > SND_LEVEL_INVALID; level--)
         for (int r = 0; r < p->n_records; r++)
-            for (int i = 0; i < p->records[r]->n_verdicts; i++)
-                if (p->records[r]->verdicts[i]->level == (snd_level)level)
-                    put_verdict(p, r, p->records[r]->verdicts[i]);
+            for (int i = 0; i < p->records[r]->n_verdicts; i++) {
+                const snd_verdict *v = p->records[r]->verdicts[i];
+                if (v->level == (snd_level)level && !(clean > 1 && is_clean(v))) put_verdict(p, r, v);
+            }
+    if (clean > 1) put_clean(p);
     snd_buf_put(p->b, "</ul>\n</section>\n");
 }

@@ -5,6 +5,7 @@
   'use strict';
   const data = JSON.parse(document.getElementById('data').textContent);
   const byId = (id) => document.getElementById(id);
+  const unique = (list) => [...new Set(list)];
   const isNum = (v) => typeof v === 'number' && isFinite(v);
 
   function el(tag, attrs, ...children) {
@@ -90,7 +91,22 @@
   for (const r of data.runs) note(r.label);
   for (const p of data.panels) for (const s of p.series) note(s.label);
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const color = (label) => css('--c' + (labels.indexOf(label) % 8));
+
+  // Labels that meet in a plot get different colours as long as there are enough.
+  const palette = 12, colorOf = new Map();
+  (function () {
+    const meet = new Map(labels.map((l) => [l, new Set()]));
+    const together = (list) => list.forEach((a) => list.forEach((b) => { if (a !== b) meet.get(a).add(b); }));
+    together([...new Set(data.runs.map((r) => r.label))]);
+    for (const p of data.panels) together([...new Set(p.series.map((s) => s.label))]);
+    labels.forEach((l, i) => {
+      const taken = new Set([...meet.get(l)].map((o) => colorOf.get(o)));
+      let c = 0;
+      while (c < palette && taken.has(c)) c++;
+      colorOf.set(l, c < palette ? c : i % palette);
+    });
+  })();
+  const color = (label) => css('--c' + colorOf.get(label));
   const parts = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
   const blend = (a, b) => '#' + parts(a).map((v, i) => Math.round(0.45 * v + 0.55 * parts(b)[i]).toString(16).padStart(2, '0')).join('');
 
@@ -148,15 +164,16 @@
     return [lo - pad, hi + pad];
   }
 
-  function xTicks(input, xs) {
-    if (input.xlog) {
-      return (a, b, px) => {
-        const most = Math.max(2, Math.floor(px / 34));
-        const step = Math.max(1, Math.ceil(xs.length / most));
-        return xs.filter((x, i) => i % step === 0 || i === xs.length - 1).map((x) => ({v: Math.log2(x), label: String(x)}));
-      };
-    }
-    return (a, b, px) => linearTicks(a, b, Math.max(2, px / 60), true);
+  // On a log axis the data's own places, thinned so that labels keep apart; the last one stays.
+  function xTicks(input) {
+    if (!input.xlog) return (a, b, px) => linearTicks(a, b, Math.max(2, px / 60), true);
+    const own = unique(input.series.flatMap((s) => s.x)).filter((x) => x > 0).sort((a, b) => a - b);
+    return (a, b, px) => {
+      const gap = 26 * (b - a) / px, ticks = [];
+      for (const x of own.slice().reverse())
+        if (!ticks.length || ticks[ticks.length - 1].v - Math.log2(x) >= gap) ticks.push({v: Math.log2(x), label: String(x)});
+      return ticks.reverse();
+    };
   }
 
   function ring(g, name, ctx, cx, cy, col, size) {
@@ -183,7 +200,7 @@
       visibility: cols.map((c) => !hidden.has(c.s.label)), valueRange: range(input, cols), dateWindow: [firstX - padX, lastX + padX],
       gridLineColor: css('--grid'), axisLineColor: css('--line'), highlightCircleSize: 4, legend: 'never', labelsDiv: plot.sink,
       axes: {
-        x: {ticker: xTicks(input, plot.xs), drawGrid: false, pixelsPerLabel: 40, axisLabelWidth: 44},
+        x: {ticker: xTicks(input), drawGrid: false, pixelsPerLabel: 40, axisLabelWidth: 44},
         y: {axisLabelWidth: 52, ticker: (a, b, px) => (input.log ? decadeTicks(a, b, Math.max(2, px / 38)) : linearTicks(a, b, Math.max(2, px / 42), false))}
       },
       // Dragging zooms with a mouse; a finger scrolls the page and a tap reads a point.
@@ -343,7 +360,6 @@
     s.value = String(value);
     return el('label', null, text, s);
   }
-  const unique = (list) => [...new Set(list)];
 
   const hasNumber = (m, i) => ['m', 't'].some((k) => m[k] && isNum(m[k][i]));
   const quantities = ['m', 'sd', 't', 'lo', 'hi'];
@@ -368,7 +384,7 @@
       const fams = src.families(w[0]);
       if (slots.length === 4 || slots.some((s) => s.metric === w[0]) || !fams.length || (w[1] && !fams.includes(w[1]))) continue;
       const slot = {metric: w[0], family: w[1], title: el('h3'), controls: el('div', {class: 'controls'}), plot: el('div', {class: 'plot'})};
-      host.append(el('figure', {class: 'panel'}, el('figcaption', null, slot.title, slot.controls), slot.plot));
+      host.append(el('figure', {class: 'panel'}, slot.title, slot.controls, slot.plot));
       slots.push(slot);
     }
     slots.forEach((s) => update(s, -1));
