@@ -132,20 +132,24 @@ static void hostile_scales(void **state) {
     static const double eps_list[] = {1e-5, 1e-12, 0};
     EACH_ISA(isa)
     EACH_TYPE(t)
-    for (int k = SND_KNORM_LAYER; k <= SND_KNORM_UNIT; k++) for (int c = 0; c < 12; c++) for (int e = 0; e < 3; e++) {
-        const double a = t == SND_F64 ? scale64[c] : scale32[c];
-        const setup s = {(snd_knorm)k, 4, 37, eps_list[e], k == SND_KNORM_UNIT ? 2 : 1, 0, true, true};
-        arr x = arr_draw(t, 4 * 37, 1, "hostile", a), g = arr_draw(t, 37, 0, "g", 1), b = arr_draw(t, 37, 0, "b", 1);
-        arr dy = arr_draw(t, 4 * 37, 0, "dy", a > 1 ? a : 1);
-        for (int j = 0; j < 37; j++) put(&x, 37 + j, a * (1 + 0.1 * draw("near", j))); // an offset ten times the spread
-        put(&x, 2 * 37 + 3, t == SND_F64 ? 1e300 : 1e35);                              // one outlier
-        result q = run(t, 1, &s, &x, &g, &b, &dy, 0);
-        const bool deep = t == SND_F64 && a < 1e-306; // r itself leaves the type: only y is defined
-        if (!deep || eps_list[e] > 0) compare(t, &s, &x, &g, &b, &dy, &q, 40);
-        for (int64_t i = 0; i < 4 * 37; i++) assert_true(isfinite(at(&q.y, i)));
-        release(&q);
-        arr_free(&x), arr_free(&g), arr_free(&b), arr_free(&dy);
-    }
+    for (int k = SND_KNORM_LAYER; k <= SND_KNORM_UNIT; k++)
+        for (int c = 0; c < 12; c++)
+            for (int e = 0; e < 3; e++) {
+                const double a = t == SND_F64 ? scale64[c] : scale32[c];
+                const setup s = {(snd_knorm)k, 4, 37, eps_list[e], k == SND_KNORM_UNIT ? 2 : 1, 0, true, true};
+                arr x = arr_draw(t, 4 * 37, 1, "hostile", a), g = arr_draw(t, 37, 0, "g", 1),
+                    b = arr_draw(t, 37, 0, "b", 1);
+                arr dy = arr_draw(t, 4 * 37, 0, "dy", a > 1 ? a : 1);
+                for (int j = 0; j < 37; j++)
+                    put(&x, 37 + j, a * (1 + 0.1 * draw("near", j))); // an offset ten times the spread
+                put(&x, 2 * 37 + 3, t == SND_F64 ? 1e300 : 1e35);     // one outlier
+                result q = run(t, 1, &s, &x, &g, &b, &dy, 0);
+                const bool deep = t == SND_F64 && a < 1e-306; // r itself leaves the type: only y is defined
+                if (!deep || eps_list[e] > 0) compare(t, &s, &x, &g, &b, &dy, &q, 40);
+                for (int64_t i = 0; i < 4 * 37; i++) assert_true(isfinite(at(&q.y, i)));
+                release(&q);
+                arr_free(&x), arr_free(&g), arr_free(&b), arr_free(&dy);
+            }
 }
 
 // A large mean with a small spread must not cost the spread: exact in the type, since the reference sees the same x.
@@ -170,21 +174,49 @@ static void constant_and_zero_rows_give_beta(void **state) {
     static const double values[] = {0, 1, -3.1, 1e5 / 3, 1e30 / 7, 1e-30 / 3, 1e-44};
     EACH_ISA(isa)
     EACH_TYPE(t)
-    for (int64_t D = 1; D <= 1030; D += D < 40 ? 1 : 331) for (int v = 0; v < 7; v++) for (int e = 0; e < 2; e++) {
-        const setup s = {SND_KNORM_LAYER, 2, D, e ? 0 : 1e-5, 1, 0, true, true};
-        arr x = arr_make(t, 2 * D, 0), g = arr_draw(t, D, 0, "g", 1), b = arr_draw(t, D, 0, "b", 1);
-        arr dy = arr_draw(t, 2 * D, 0, "dy", 1);
-        for (int64_t i = 0; i < 2 * D; i++) put(&x, i, values[v]);
-        result q = run(t, 1, &s, &x, &g, &b, &dy, 0);
-        for (int64_t i = 0; i < 2 * D; i++) {
-            CHECK_SAME(at(&q.y, i), at(&b, i % D));
-            assert_true(isfinite(at(&q.dx, i)));
-            if (D == 1) CHECK_SAME(at(&q.dx, i), 0);
-            if (e == 1) CHECK_SAME(at(&q.dx, i), 0);
+    for (int64_t D = 1; D <= 1030; D += D < 40 ? 1 : 331)
+        for (int v = 0; v < 7; v++)
+            for (int e = 0; e < 2; e++) {
+                const setup s = {SND_KNORM_LAYER, 2, D, e ? 0 : 1e-5, 1, 0, true, true};
+                arr x = arr_make(t, 2 * D, 0), g = arr_draw(t, D, 0, "g", 1), b = arr_draw(t, D, 0, "b", 1);
+                arr dy = arr_draw(t, 2 * D, 0, "dy", 1);
+                for (int64_t i = 0; i < 2 * D; i++) put(&x, i, values[v]);
+                result q = run(t, 1, &s, &x, &g, &b, &dy, 0);
+                for (int64_t i = 0; i < 2 * D; i++) {
+                    CHECK_SAME(at(&q.y, i), at(&b, i % D));
+                    assert_true(isfinite(at(&q.dx, i)));
+                    if (D == 1) CHECK_SAME(at(&q.dx, i), 0);
+                    if (e == 1) CHECK_SAME(at(&q.dx, i), 0);
+                }
+                for (int64_t j = 0; j < D; j++) CHECK_SAME(at(&q.dg, j), 0);
+                release(&q);
+                arr_free(&x), arr_free(&g), arr_free(&b), arr_free(&dy);
+            }
+}
+
+// x - mean of a row from -max to max is not a double; the gain of a unit norm may be 0.
+static void the_widest_rows(void **state) {
+    (void)state;
+    EACH_ISA(isa) EACH_TYPE(t) {
+        const double top = t == SND_F64 ? DBL_MAX : (double)FLT_MAX;
+        const setup s = {SND_KNORM_LAYER, 1, 4, 1e-5, 1, 0, false, false};
+        arr x = arr_make(t, 4, 0), dy = arr_draw(t, 4, 0, "dy", t == SND_F64 ? 1e300 : 1e30);
+        for (int i = 0; i < 4; i++) put(&x, i, i == 2 ? -top : top);
+        result q = run(t, 1, &s, &x, NULL, NULL, &dy, 0);
+        for (int i = 0; i < 4; i++) CHECK_CLOSE(at(&q.y, i), i == 2 ? -sqrt(3) : 1 / sqrt(3), 4 * eps_of(t));
+        // dx = (u - mean(u) - xh*mean(u*xh))/sd, sd = top*sqrt(3)/2: about 1e-8, and finite in between
+        double u = 0, p = 0;
+        for (int i = 0; i < 4; i++) u += at(&dy, i) / 4, p += at(&dy, i) / 4 * (i == 2 ? -sqrt(3) : 1 / sqrt(3));
+        for (int i = 0; i < 4; i++) {
+            const double want = (at(&dy, i) - u - (i == 2 ? -sqrt(3) : 1 / sqrt(3)) * p) / (top / 2 * sqrt(3));
+            CHECK_CLOSE(at(&q.dx, i) * 1e8, want * 1e8, 100 * eps_of(t));
         }
-        for (int64_t j = 0; j < D; j++) CHECK_SAME(at(&q.dg, j), 0);
         release(&q);
-        arr_free(&x), arr_free(&g), arr_free(&b), arr_free(&dy);
+        const setup none = {SND_KNORM_UNIT, 1, 4, 1e-12, 0, 0, false, false};
+        q = run(t, 1, &none, &dy, NULL, NULL, &x, 0);
+        for (int i = 0; i < 4; i++) CHECK_SAME(at(&q.y, i), 0), CHECK_SAME(at(&q.dx, i), 0);
+        release(&q);
+        arr_free(&x), arr_free(&dy);
     }
 }
 
@@ -210,21 +242,22 @@ static void bad_rows_become_nan_and_no_others(void **state) {
     static const double poison[] = {NAN, INFINITY, -INFINITY};
     EACH_ISA(isa)
     EACH_TYPE(t)
-    for (int k = SND_KNORM_LAYER; k <= SND_KNORM_UNIT; k++) for (int p = 0; p < 3; p++) for (int64_t place = 0;
-                                                                                             place < 70; place += 23) {
-        const int64_t D = 70;
-        const setup s = {(snd_knorm)k, 3, D, 1e-5, 1, 0, true, true};
-        arr x = arr_draw(t, 3 * D, 0, "x", 1), g = arr_draw(t, D, 0, "g", 1), b = arr_draw(t, D, 0, "b", 1);
-        arr dy = arr_draw(t, 3 * D, 0, "dy", 1);
-        put(&x, D + place, poison[p]);
-        result q = run(t, 1, &s, &x, &g, &b, &dy, 0);
-        for (int64_t i = 0; i < 3 * D; i++) {
-            assert_int_equal(isnan(at(&q.y, i)) != 0, i / D == 1);
-            assert_int_equal(isnan(at(&q.dx, i)) != 0, i / D == 1);
-        }
-        release(&q);
-        arr_free(&x), arr_free(&g), arr_free(&b), arr_free(&dy);
-    }
+    for (int k = SND_KNORM_LAYER; k <= SND_KNORM_UNIT; k++)
+        for (int p = 0; p < 3; p++)
+            for (int64_t place = 0; place < 70; place += 23) {
+                const int64_t D = 70;
+                const setup s = {(snd_knorm)k, 3, D, 1e-5, 1, 0, true, true};
+                arr x = arr_draw(t, 3 * D, 0, "x", 1), g = arr_draw(t, D, 0, "g", 1), b = arr_draw(t, D, 0, "b", 1);
+                arr dy = arr_draw(t, 3 * D, 0, "dy", 1);
+                put(&x, D + place, poison[p]);
+                result q = run(t, 1, &s, &x, &g, &b, &dy, 0);
+                for (int64_t i = 0; i < 3 * D; i++) {
+                    assert_int_equal(isnan(at(&q.y, i)) != 0, i / D == 1);
+                    assert_int_equal(isnan(at(&q.dx, i)) != 0, i / D == 1);
+                }
+                release(&q);
+                arr_free(&x), arr_free(&g), arr_free(&b), arr_free(&dy);
+            }
 }
 
 // eps inside the root, biased variance: x = [1,0,0,0] gives [1.7320, -0.5773, ...]; the other convention gives 1.5.
@@ -406,6 +439,7 @@ int main(void) {
         cmocka_unit_test(hostile_scales),
         cmocka_unit_test(offsets_keep_the_spread),
         cmocka_unit_test(constant_and_zero_rows_give_beta),
+        cmocka_unit_test(the_widest_rows),
         cmocka_unit_test(zero_rows_of_rms_and_unit),
         cmocka_unit_test(bad_rows_become_nan_and_no_others),
         cmocka_unit_test(worked_example),
