@@ -26,8 +26,8 @@ static void put_depths(snd_buf *b, const snd_run *u) {
 static void fact_text(snd_buf *b, const snd_run *u, const char *key) {
     if (strcmp(key, "seed") == 0)
         snd_buf_printf(b, "%llu", (unsigned long long)u->seed);
-    else if (strcmp(key, "seeds") == 0)
-        snd_buf_printf(b, u->seeds > 1 ? "%d" : "", u->seeds);
+    else if (strcmp(key, "seeds") == 0 && u->seeds > 1)
+        snd_buf_printf(b, "%d", u->seeds);
     else if (strcmp(key, "dtype") == 0)
         snd_buf_put(b, u->dtype ? u->dtype : "");
     else if (strcmp(key, "input") == 0)
