@@ -110,15 +110,31 @@ double snd_moment_sd(const snd_moment *m) {
     return m->n < 2 ? NAN : sqrt(m->m2 / (double)(m->n - 1));
 }
 
-double snd_student_975(int dof) {
-    static const double small[] = {NAN,    12.7062, 4.3027, 3.1824, 2.7764, 2.5706,
-                                   2.4469, 2.3646,  2.3060, 2.2622, 2.2281};
+double snd_student_quantile(int dof, double z) {
     if (dof < 1) return NAN;
-    if (dof <= 10) return small[dof];
-    // Cornish-Fisher around the normal quantile (Abramowitz and Stegun 26.7.5); error below 1e-3 from 10 on
-    const double z = 1.959964, z3 = z * z * z, z5 = z3 * z * z, n = dof;
-    return z + (z3 + z) / (4 * n) + (5 * z5 + 16 * z3 + 3 * z) / (96 * n * n);
+    if (dof == 1) return tan(M_PI * (0.5 * erfc(-z * M_SQRT1_2) - 0.5));
+    // Hill 1970 (Communications of the ACM, algorithm 396) from the probability of both tails
+    const double n = dof, p = erfc(z * M_SQRT1_2);
+    if (dof == 2) return sqrt(2 / (p * (2 - p)) - 2);
+    const double a = 1 / (n - 0.5), b = 48 / (a * a);
+    double c = ((20700 * a / b - 98) * a - 16) * a + 96.36;
+    const double d = ((94.5 / (b + c) - 3) / b + 1) * sqrt(a * M_PI_2) * n;
+    double y = pow(d * p, 2 / n);
+    if (y > 0.05 + a) {
+        const double x = -z;
+        y = x * x;
+        if (dof < 5) c += 0.3 * (n - 4.5) * (x + 0.6);
+        c = (((0.05 * d * x - 5) * x - 7) * x - 2) * x + b + c;
+        y = (((((0.4 * y + 6.3) * y + 36) * y + 94.5) / c - y - 3) / b + 1) * x;
+        y = a * y * y;
+        y = y > 0.002 ? expm1(y) : 0.5 * y * y + y;
+    } else {
+        y = ((1 / (((n + 6) / (n * y) - 0.089 * d - 0.822) * (n + 2) * 3) + 0.5 / (n + 4)) * y - 1) * (n + 1) / (n + 2) + 1 / y;
+    }
+    return sqrt(n * y);
 }
+
+double snd_student_975(int dof) { return snd_student_quantile(dof, 1.959963985); }
 
 void snd_slope(const double *x, const double *y, int n, double *slope, double *half_width) {
     double sx = 0, sy = 0, sxx = 0, sxy = 0, syy = 0;

@@ -7,8 +7,9 @@
 // Z is drawn again in the backward op from the same key, which is exact and keeps y free. The fresh part's key holds
 // the backward node, so several chains through one map draw differently (each chain's law is exact, their joint law is
 // not: real weights are shared by all chains).
-// Invariants: everything in double, in the node's scratch; no memory is taken; rank-deficient x is fine; a row with a
-// number that is not finite gives NaN in its own row.
+// Invariants: Gram matrices, Cholesky factors and Q in double, since nearly equal rows cancel there; the long products,
+// which are well conditioned (Q is orthonormal), in the graph's type. No memory is taken beyond the node's scratch;
+// rank-deficient x is fine; a row with a number that is not finite gives NaN in its own row.
 // in: x.  out: y.  i[0] = n, f[0] = v.   backward in: dy, x; i[0] = the forward node, f[0] = v.
 #include "ops/ops_impl.h"
 
@@ -17,8 +18,6 @@
 #include <string.h>
 
 // ---- small dense algebra in double -----------------------------------------------------------------------------------------
-
-enum { OWN_LOOP = 8 };   // below this many rows a library call costs more than the product
 
 static double dot(int64_t n, const double *a, const double *b) {
     double s[8] = {0};
@@ -30,33 +29,18 @@ static double dot(int64_t n, const double *a, const double *b) {
     return ((s[0] + s[4]) + (s[1] + s[5])) + ((s[2] + s[6]) + (s[3] + s[7]));
 }
 
-// C[m,p] = A[m,n] B[p,n]ᵀ; rows of C have stride ldc.
-static void mul_t(int64_t m, int64_t p, int64_t n, const double *A, const double *B, double *C, int64_t ldc) {
-    if (m >= OWN_LOOP && p > 0) {
-        snd_k_gemm(1, SND_F64, false, true, m, p, n, 1, A, n, B, n, 0, C, ldc);
-        return;
-    }
-    for (int64_t i = 0; i < m; i++) {
-        for (int64_t j = 0; j < p; j++) C[i * ldc + j] = dot(n, A + i * n, B + j * n);
+// Lower triangle of x xᵀ, in bands of rows so that little of the upper one is computed.
+static void gram(int64_t R, int64_t k, const double *x, double *G) {
+    enum { BAND = 16 };
+    for (int64_t r = 0; r < R; r += BAND) {
+        const int64_t m = R - r < BAND ? R - r : BAND;
+        snd_k_gemm(1, SND_F64, false, true, m, r + m, k, 1, x + r * k, k, x, k, 0, G + r * R, R);
     }
 }
 
-// C[m,n] += A[m,p] B[p,n]; rows of A have stride lda.
-static void mul_add(int64_t m, int64_t p, int64_t n, const double *A, int64_t lda, const double *B, double *C) {
-    if (m >= OWN_LOOP && p > 0) {
-        snd_k_gemm(1, SND_F64, false, false, m, n, p, 1, A, lda, B, n, 1, C, n);
-        return;
-    }
-    for (int64_t i = 0; i < m; i++) {
-        for (int64_t j = 0; j < p; j++) {
-            const double a = A[i * lda + j];
-            for (int64_t l = 0; l < n; l++) C[i * n + l] += a * B[j * n + l];
-        }
-    }
-}
-
-// Pivoted Cholesky of the Gram matrix G [R,R]: G = L Lᵀ up to a relative 1e-14 of the largest diagonal; L [R,R] with
-// rank columns, zero beyond the pivot in pivot rows. d [R] is scratch. Rows that are not finite are left out (zero).
+// Pivoted Cholesky of the Gram matrix whose lower triangle is G [R,R]: G = L Lᵀ up to a relative 1e-14 of the largest
+// diagonal; L [R,R] with rank columns, zero beyond the pivot in pivot rows. d [R] is scratch. Rows that are not finite
+// are left out (zero).
 static int64_t cholesky(int64_t R, const double *G, double *L, double *d, int32_t *piv) {
     double top = 0;
     memset(L, 0, (size_t)(R * R) * sizeof *L);
@@ -78,15 +62,13 @@ static int64_t cholesky(int64_t R, const double *G, double *L, double *d, int32_
         d[best] = 0;
         for (int64_t i = 0; i < R; i++) {
             if (!(d[i] > 0)) continue;
-            const double v = (G[i * R + best] - dot(p, L + i * R, L + best * R)) / root;
+            const double v = ((i > best ? G[i * R + best] : G[best * R + i]) - dot(p, L + i * R, L + best * R)) / root;
             L[i * R + p] = v;
             d[i] -= v * v;
         }
     }
     return p;
 }
-
-static void widen(snd_dtype t, const void *src, int64_t n, double *dst) { snd_convert(src, t, dst, SND_F64, n); }
 
 static uint64_t mix(uint64_t x) { // splitmix64
     x += 0x9e3779b97f4a7c15u;
@@ -95,31 +77,25 @@ static uint64_t mix(uint64_t x) { // splitmix64
     return x ^ (x >> 31);
 }
 
-static void draw(uint64_t seed, int64_t node, int64_t n, double a, double *out) {
-    const uint64_t k = mix(mix(seed) ^ mix((uint64_t)node + 1));
-    snd_k_fill_normal(1, SND_F64, (snd_key){{(uint32_t)k, (uint32_t)(k >> 32)}}, 0, n, a, out);
+static void draw(const snd_run *r, int64_t node, int64_t n, void *out) {
+    const uint64_t k = mix(mix(r->seed) ^ mix((uint64_t)node + 1));
+    snd_k_fill_normal(1, r->t, (snd_key){{(uint32_t)k, (uint32_t)(k >> 32)}}, 0, n, sqrt(r->n->attr.f[0]), out);
 }
 
-static bool row_is_finite(int64_t n, const double *x) {
-    for (int64_t i = 0; i < n; i++) {
-        if (!isfinite(x[i])) return false;
-    }
-    return true;
+// x - x is 0 where x is finite, NaN elsewhere.
+static bool row_is_finite(snd_dtype t, const void *x, int64_t first, int64_t n) {
+    double s = 0;
+    float f = 0;
+    for (int64_t i = first; t == SND_F64 && i < first + n; i++) s += ((const double *)x)[i] - ((const double *)x)[i];
+    for (int64_t i = first; t != SND_F64 && i < first + n; i++) f += ((const float *)x)[i] - ((const float *)x)[i];
+    return s == 0 && f == 0;
 }
 
-// A row that is not finite must not touch the others (0 * Inf): it counts as zero here and gives NaN at the end.
-static void blank_bad_rows(int64_t R, int64_t n, double *x) {
+// y becomes NaN in the rows in which `check` holds a number that is not finite.
+static void mark_bad_rows(const snd_run *r, int64_t R, int64_t n, void *y, int64_t n_check, const void *check) {
     for (int64_t i = 0; i < R; i++) {
-        if (!row_is_finite(n, x + i * n)) memset(x + i * n, 0, (size_t)n * sizeof *x);
-    }
-}
-
-static void narrow_rows(const snd_run *r, int64_t R, int64_t n, const double *src, int64_t n_check, const void *check) {
-    void *dst = snd_out(r, 0)->p;
-    for (int64_t i = 0; i < R; i++) {
-        bool ok = true;
-        for (int64_t j = 0; j < n_check; j++) ok &= isfinite(snd_load(r->t, check, i * n_check + j)) != 0;
-        for (int64_t j = 0; j < n; j++) snd_store(r->t, dst, i * n + j, ok ? src[i * n + j] : NAN);
+        if (row_is_finite(r->t, check, i * n_check, n_check)) continue;
+        for (int64_t j = 0; j < n; j++) snd_store(r->t, y, i * n + j, NAN);
     }
 }
 
@@ -135,20 +111,25 @@ static sonde_status forward_shape(const snd_graph *g, snd_node *n, snd_shape *ou
     return SONDE_OK;
 }
 
-typedef struct work { double *x, *y, *G, *L, *d, *Z, *Q, *F; int32_t *piv; } work;
+// Scratch. In double: wide [R, max(n,k)] (a widened operand, later Q), G, L, M [R,R], d [R]. In the graph's type, named
+// by t: tL, tA [R,R], tZ [R, max(n,k)], tQ [R,k].
+typedef struct work {
+    double *wide, *G, *L, *M, *d;
+    void *tL, *tA, *tZ, *tQ;
+    int32_t *piv;
+} work;
 
-// Doubles in the scratch: x [R,k], y [R,n], G, L [R,R], d [R], Z [R,max(n,k)], Q, F [R,k] and the pivots.
-static size_t layout(int64_t R, int64_t k, int64_t n, double *base, work *w) {
-    const int64_t m = n > k ? n : k;
-    const int64_t sizes[] = {R * k, R * n, R * R, R * R, R, R * m, R * k, R * k};
-    double **const parts[] = {&w->x, &w->y, &w->G, &w->L, &w->d, &w->Z, &w->Q, &w->F};
-    int64_t at = 0;
-    for (int i = 0; i < 8; i++) {
-        if (base) *parts[i] = base + at;
-        at += (sizes[i] + 7) / 8 * 8;
+static size_t layout(int64_t R, int64_t k, int64_t n, void *base, work *w) {
+    const int64_t m = n > k ? n : k, sizes[] = {R * m, R * R, R * R, R * R, R, R * R, R * R, R * m, R * k};
+    double *at[9];
+    int64_t total = 0;
+    for (int i = 0; i < 9; i++) { // f32 parts get the room of doubles: simple, and small
+        at[i] = base ? (double *)base + total : NULL;
+        total += (sizes[i] + 7) / 8 * 8;
     }
-    if (base) w->piv = (int32_t *)(base + at);
-    return (size_t)(at + R) * sizeof(double);
+    *w = (work){at[0], at[1], at[2], at[3], at[4], at[5], at[6], at[7], at[8],
+                base ? (int32_t *)((double *)base + total) : NULL};
+    return (size_t)(total + R) * sizeof(double);
 }
 
 static size_t forward_scratch(const snd_graph *g, const snd_node *n) {
@@ -158,21 +139,38 @@ static size_t forward_scratch(const snd_graph *g, const snd_node *n) {
     return layout(R, k, n->attr.i[0], NULL, &w);
 }
 
+static void widen(snd_dtype t, const void *restrict src, int64_t n, double *restrict dst) {
+    const float *f = src;
+    if (t == SND_F64) memcpy(dst, src, (size_t)n * sizeof *dst);
+    else for (int64_t i = 0; i < n; i++) dst[i] = (double)f[i];
+}
+
+// v widened into w->wide, its factor into w->L and, in the graph's type, w->tL. Returns the rank. A row that is not
+// finite has a Gram entry that is not: its part of the factor is zero, and it must not touch the others (0 * Inf).
+static int64_t factor(const snd_run *r, const snd_rv *v, int64_t R, int64_t cols, work *w) {
+    widen(r->t, v->p, R * cols, w->wide);
+    gram(R, cols, w->wide, w->G);
+    for (int64_t i = 0; i < R; i++) {
+        if (!isfinite(w->G[i * R + i])) memset(w->wide + i * cols, 0, (size_t)cols * sizeof *w->wide);
+    }
+    const int64_t p = cholesky(R, w->G, w->L, w->d, w->piv);
+    snd_convert(w->L, SND_F64, w->tL, r->t, R * R);
+    return p;
+}
+
 static void forward_run(snd_run *r) {
     int64_t R, k;
     snd_rows(snd_in_shape(r, 0), &R, &k);
     const int64_t n = r->n->attr.i[0];
     const snd_rv *x = snd_in(r, 0);
+    void *y = snd_out(r, 0)->p;
     work w;
     layout(R, k, n, r->scratch, &w);
-    widen(r->t, x->p, R * k, w.x);
-    blank_bad_rows(R, k, w.x);
-    mul_t(R, R, k, w.x, w.x, w.G, R);
-    const int64_t p = cholesky(R, w.G, w.L, w.d, w.piv);
-    draw(r->seed, r->index, p * n, sqrt(r->n->attr.f[0]), w.Z);
-    memset(w.y, 0, (size_t)(R * n) * sizeof *w.y);
-    mul_add(R, p, n, w.L, R, w.Z, w.y);
-    narrow_rows(r, R, n, w.y, k, x->p);
+    const int64_t p = factor(r, x, R, k, &w);
+    draw(r, r->index, p * n, w.tZ);
+    if (p == 0) snd_k_fill_const(1, r->t, R * n, 0, y);
+    else snd_k_gemm(1, r->t, false, false, R, n, p, 1, w.tL, R, w.tZ, n, 0, y, n);
+    mark_bad_rows(r, R, n, y, k, x->p);
     snd_out_done(r, 0, x->e, -1);
 }
 
@@ -214,16 +212,24 @@ static size_t backward_scratch(const snd_graph *g, const snd_node *n) {
     return layout(R, k, no, NULL, &w);
 }
 
-// Q from L Q = x at the pivot rows, by forward substitution.
-static void row_space(int64_t R, int64_t k, int64_t p, const work *w) {
-    for (int64_t j = 0; j < p; j++) {
-        double *q = w->Q + j * k;
-        const double *l = w->L + w->piv[j] * R;
-        memcpy(q, w->x + w->piv[j] * k, (size_t)k * sizeof *q);
-        for (int64_t m = 0; m < j; m++) {
-            for (int64_t i = 0; i < k; i++) q[i] -= l[m] * w->Q[m * k + i];
+// Q = M x with L M = 1 at the pivot rows, M's columns at the pivots' places. x stands in w->wide, Q in w->tQ.
+static void row_space(const snd_run *r, int64_t R, int64_t k, int64_t p, const work *w) {
+    double *M = w->M, *Q = w->G; // G [R,R] is free, but Q is R x k: bands of columns, each R wide
+    memset(M, 0, (size_t)(R * R) * sizeof *M);
+    for (int64_t i = 0; i < p; i++) {
+        const double *l = w->L + w->piv[i] * R;
+        double *m = M + i * R;
+        for (int64_t j = 0; j < i; j++) {
+            for (int64_t c = 0; c <= j; c++) m[w->piv[c]] -= l[j] * M[j * R + w->piv[c]];
         }
-        for (int64_t i = 0; i < k; i++) q[i] /= l[j];
+        m[w->piv[i]] = 1;
+        for (int64_t c = 0; c <= i; c++) m[w->piv[c]] /= l[i];
+    }
+    const size_t size = snd_dtype_size(r->t);
+    for (int64_t c = 0; c < k; c += R) {
+        const int64_t b = k - c < R ? k - c : R;
+        snd_k_gemm(1, SND_F64, false, false, p, b, R, 1, M, R, w->wide + c, k, 0, Q, R);
+        for (int64_t i = 0; i < p; i++) snd_convert(Q + i * R, SND_F64, (char *)w->tQ + (size_t)(i * k + c) * size, r->t, b);
     }
 }
 
@@ -231,34 +237,25 @@ static void backward_run(snd_run *r) {
     int64_t R, k, n;
     snd_rows(snd_in_shape(r, 1), &R, &k);
     snd_rows(snd_in_shape(r, 0), &R, &n);
-    const double sd = sqrt(r->n->attr.f[0]);
     const snd_rv *dy = snd_in(r, 0), *x = snd_in(r, 1);
+    void *F = snd_out(r, 0)->p;
     work w;
     layout(R, k, n, r->scratch, &w);
-    widen(r->t, dy->p, R * n, w.y);
-    widen(r->t, x->p, R * k, w.x);
-    blank_bad_rows(R, n, w.y);
-    blank_bad_rows(R, k, w.x);
     // the fresh part F = chol(dy dyᵀ) Z2
-    mul_t(R, R, n, w.y, w.y, w.G, R);
-    const int64_t p2 = cholesky(R, w.G, w.L, w.d, w.piv);
-    draw(r->seed, r->index, p2 * k, sd, w.Z);
-    memset(w.F, 0, (size_t)(R * k) * sizeof *w.F);
-    mul_add(R, p2, k, w.L, R, w.Z, w.F);
-    // the rows of x, and Z as the forward drew it
-    mul_t(R, R, k, w.x, w.x, w.G, R);
-    const int64_t p = cholesky(R, w.G, w.L, w.d, w.piv);
-    row_space(R, k, p, &w);
-    draw(r->seed, r->n->attr.i[0], p * n, sd, w.Z);
-    // F + (dy Zᵀ - F Qᵀ) Q
-    double *A = w.G, *B = w.L;
-    mul_t(R, p, n, w.y, w.Z, A, R);
-    mul_t(R, p, k, w.F, w.Q, B, R);
-    for (int64_t i = 0; i < R; i++) {
-        for (int64_t j = 0; j < p; j++) A[i * R + j] -= B[i * R + j];
+    const int64_t p2 = factor(r, dy, R, n, &w);
+    draw(r, r->index, p2 * k, w.tZ);
+    if (p2 == 0) snd_k_fill_const(1, r->t, R * k, 0, F);
+    else snd_k_gemm(1, r->t, false, false, R, k, p2, 1, w.tL, R, w.tZ, k, 0, F, k);
+    // the rows of x, and Z as the forward drew it: F + (dy Zᵀ - F Qᵀ) Q
+    const int64_t p = factor(r, x, R, k, &w);
+    if (p > 0) {
+        row_space(r, R, k, p, &w);
+        draw(r, r->n->attr.i[0], p * n, w.tZ);
+        snd_k_gemm(1, r->t, false, true, R, p, n, 1, dy->p, n, w.tZ, n, 0, w.tA, R);
+        snd_k_gemm(1, r->t, false, true, R, p, k, -1, F, k, w.tQ, k, 1, w.tA, R);
+        snd_k_gemm(1, r->t, false, false, R, k, p, 1, w.tA, R, w.tQ, k, 1, F, k);
     }
-    mul_add(R, p, k, A, R, w.Q, w.F);
-    narrow_rows(r, R, k, w.F, n, dy->p);
+    mark_bad_rows(r, R, k, F, n, dy->p);
     snd_out_done(r, 0, dy->e, -1);
 }
 
