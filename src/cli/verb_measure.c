@@ -100,10 +100,28 @@ static sonde_status all(snd_cli *c, snd_record *r, const snd_measure_opts *o, bo
     return SONDE_OK;
 }
 
+// Named panels of the lecture: the demo's, one by one.
+static sonde_status panels(snd_cli *c, bar *b, const char *const *names, int n) {
+    const snd_demo_opts o = {.seed = (uint64_t)snd_opt_int(c, "seed", 0),
+                             .dtype = snd_dtype_find(snd_opt_str(c, "dtype", "f32")),
+                             .threads = (int)snd_opt_int(c, "threads", 0),
+                             .max_memory = (size_t)snd_opt_int(c, "max-memory", 0),
+                             .stop = c->stop,
+                             .progress = progress,
+                             .ctx = b};
+    snd_record *r = snd_record_create(c->arena, SND_REC_DEMO);
+    if (!r) return SONDE_ENOMEM;
+    SND_TRY(snd_lab_demo(r, names, n, &o));
+    return snd_cli_result(c, r);
+}
+
 static sonde_status verb(snd_cli *c, bool measure) {
     bar b = {.c = c};
     snd_measure_opts o;
     snd_dataset *data = NULL;
+    const char *const *names;
+    const int n_panels = measure ? snd_opt_strs(c, "panel", &names) : 0;
+    if (n_panels) return panels(c, &b, names, n_panels);
     snd_spec *spec; // loaded first: a file's measure: part gives options too
     if (!snd_opt_given(c, "wirings") || c->spec_word) SND_TRY(snd_cli_load_spec(c, &spec));
     sonde_status s = read_options(c, &b, &o, &data);

@@ -128,7 +128,13 @@ typedef struct snd_norm_args {
     double gain;             // initial gain; has_gain false: the kind's own (1; scale: sqrt(d))
     bool has_gain, plus1, affine /* false: N0 */, bias;
 } snd_norm_args;
-typedef struct snd_linear_args { int64_t out; double gain; bool has_gain, bias, zero; const char *role; } snd_linear_args;
+typedef struct snd_linear_args {
+    int64_t out;
+    double gain;
+    bool has_gain, bias, zero;
+    const char *role;        // "W"
+    const char *alt;         // inside the mlp's block also "up" or, for the outermost of several, "down"; else NULL
+} snd_linear_args;
 typedef struct snd_sub_args { char which; /* 'A' 'C' 'M' */ bool inner, headgain, vnorm; double v1; bool has_v1; } snd_sub_args;
 
 // A reader: what operations mean. Every function gets the reader's self; values' shapes are filled in by the walker

@@ -440,10 +440,27 @@ static sonde_status call_norm(walker *w, const snd_expr *x, snd_norm_kind kind, 
     return tap_as(w, *out, "%s.out%s", site.name, "");
 }
 
+// Is `x` inside another W of this tree?
+static bool inside_linear(const snd_expr *root, const snd_expr *x, bool in) {
+    if (!root) return false;
+    if (root == x) return in;
+    const bool deeper = in || (root->kind == SND_X_CALL && !strcmp(root->name, "W"));
+    for (int i = 0; i < root->n_args; i++)
+        if (inside_linear(root->args[i].x, x, deeper)) return true;
+    return inside_linear(root->a, x, in) || inside_linear(root->b, x, in) || inside_linear(root->c, x, in);
+}
+
+// Maps of the mlp's block also answer to the feed-forward roles, so that rules such as deepnorm's reach them: the
+// outermost of several is the last one.
+static const char *block_role(const walker *w, const snd_expr *x) {
+    if (!w->in_block) return NULL;
+    return !inside_linear(w->st->block, x, false) && snd_expr_calls(x->args[0].x, "W") ? "down" : "up";
+}
+
 static sonde_status call_linear(walker *w, const snd_expr *x, snd_val *out) {
     args a;
     SND_TRY(eval_args(w, x, 1, 2, &a));
-    snd_linear_args l = {.out = w->st->d, .gain = 1, .role = "W"};
+    snd_linear_args l = {.out = w->st->d, .gain = 1, .role = "W", .alt = block_role(w, x)};
     if (a.n == 2) SND_TRY(count_arg(w, &a, 1, "the number of features", &l.out));
     named k[] = {{.name = "gain", .v = 1}, {.name = "bias"}, {.name = "zero"}};
     SND_TRY(eval_named(w, x, k, 3));

@@ -104,35 +104,10 @@ static sonde_status b_norm(void *self, const snd_site *site, const snd_norm_args
     return check(b, site->name);
 }
 
-// Is call `x` inside another W of this tree? The outermost W of a block of several is its last map.
-static bool inside_linear(const snd_expr *root, const snd_expr *x, bool in) {
-    if (!root) return false;
-    if (root == x) return in;
-    const bool deeper = in || (root->kind == SND_X_CALL && !strcmp(root->name, "W"));
-    for (int i = 0; i < root->n_args; i++)
-        if (inside_linear(root->args[i].x, x, deeper)) return true;
-    return inside_linear(root->a, x, in) || inside_linear(root->b, x, in) || inside_linear(root->c, x, in);
-}
-
-static bool holds_linear(const snd_expr *x) {
-    if (!x) return false;
-    if (x->kind == SND_X_CALL && !strcmp(x->name, "W")) return true;
-    for (int i = 0; i < x->n_args; i++)
-        if (holds_linear(x->args[i].x)) return true;
-    return holds_linear(x->a) || holds_linear(x->b) || holds_linear(x->c);
-}
-
-// Maps of the mlp's block also answer to the feed-forward roles, so that rules such as deepnorm's reach them.
-static const char *block_role(const builder *b, const snd_site *site) {
-    if (!b->stack.block || !strstr(site->name, ".block.")) return NULL;
-    const bool last = !inside_linear(b->stack.block, site->x, false) && holds_linear(site->x->args[0].x);
-    return last ? "down" : "up";
-}
-
 static sonde_status b_linear(void *self, const snd_site *site, const snd_linear_args *l, snd_val a, snd_val *out) {
     builder *b = self;
     b->nn.layer = site->layer;
-    SND_TRY(snd_nn_linear(&b->nn, site->name, l->role, block_role(b, site), a.id, a.kind == SND_V_TOKEN ? 1 : a.cols,
+    SND_TRY(snd_nn_linear(&b->nn, site->name, l->role, l->alt, a.id, a.kind == SND_V_TOKEN ? 1 : a.cols,
                           l->out, l->has_gain ? l->gain : -1, l->zero, l->bias, &out->id));
     return check(b, site->name);
 }

@@ -114,33 +114,6 @@ static sonde_status d_norm(void *self, const snd_site *site, const snd_norm_args
     return SONDE_OK;
 }
 
-static bool holds(const snd_expr *x, const snd_expr *root, bool in, bool *inside) { // is x in root; inside another W?
-    if (!root) return false;
-    if (root == x) {
-        *inside = in;
-        return true;
-    }
-    const bool deeper = in || (root->kind == SND_X_CALL && !strcmp(root->name, "W"));
-    for (int i = 0; i < root->n_args; i++)
-        if (holds(x, root->args[i].x, deeper, inside)) return true;
-    return holds(x, root->a, in, inside) || holds(x, root->b, in, inside) || holds(x, root->c, in, inside);
-}
-
-static bool has_linear(const snd_expr *x) {
-    if (!x) return false;
-    if (x->kind == SND_X_CALL && !strcmp(x->name, "W")) return true;
-    for (int i = 0; i < x->n_args; i++)
-        if (has_linear(x->args[i].x)) return true;
-    return has_linear(x->a) || has_linear(x->b) || has_linear(x->c);
-}
-
-// Maps of the mlp's block answer to the feed-forward roles too, as the build reader has it.
-static const char *block_role(const snd_describer *b, const snd_site *site) {
-    bool inside = false;
-    if (!b->stack.block || !strstr(site->name, ".block.") || !holds(site->x, b->stack.block, false, &inside)) return NULL;
-    return !inside && has_linear(site->x->args[0].x) ? "down" : "up";
-}
-
 static sonde_status d_linear(void *self, const snd_site *site, const snd_linear_args *l, snd_val a, snd_val *out) {
     snd_describer *b = self;
     snd_dnode *n;
@@ -148,7 +121,7 @@ static sonde_status d_linear(void *self, const snd_site *site, const snd_linear_
     b->layer = site->layer;
     const int64_t in = a.kind == SND_V_TOKEN ? 1 : a.cols;
     SND_TRY(snd_d_node(b, SND_D_MAP, false, &a, 1, out, &n));
-    SND_TRY(snd_d_map(b, site->name, l->role, block_role(b, site), in, l->out, 0, l->has_gain ? l->gain : -1, l->zero, l->bias, &zero));
+    SND_TRY(snd_d_map(b, site->name, l->role, l->alt, in, l->out, 0, l->has_gain ? l->gain : -1, l->zero, l->bias, &zero));
     n->n_params = b->d->n_params - n->first_param;
     n->closed = zero;
     n->site = site->name;

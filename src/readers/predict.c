@@ -156,30 +156,6 @@ static sonde_status p_norm(void *self, const snd_site *site, const snd_norm_args
     return give(r, y, out);
 }
 
-// Is call `x` inside another W of this tree, and does a tree hold one? The outermost W of a block is its last map.
-static bool inside_linear(const snd_expr *root, const snd_expr *x, bool in) {
-    if (!root) return false;
-    if (root == x) return in;
-    const bool deeper = in || (root->kind == SND_X_CALL && !strcmp(root->name, "W"));
-    for (int i = 0; i < root->n_args; i++)
-        if (inside_linear(root->args[i].x, x, deeper)) return true;
-    return inside_linear(root->a, x, in) || inside_linear(root->b, x, in) || inside_linear(root->c, x, in);
-}
-
-static bool holds_linear(const snd_expr *x) {
-    if (!x) return false;
-    if (x->kind == SND_X_CALL && !strcmp(x->name, "W")) return true;
-    for (int i = 0; i < x->n_args; i++)
-        if (holds_linear(x->args[i].x)) return true;
-    return holds_linear(x->a) || holds_linear(x->b) || holds_linear(x->c);
-}
-
-// As in the build reader: maps of the mlp's block also answer to the feed-forward roles.
-static const char *block_role(const reader *r, const snd_site *site) {
-    if (!r->stack.block || !strstr(site->name, ".block.")) return NULL;
-    return !inside_linear(r->stack.block, site->x, false) && holds_linear(site->x->args[0].x) ? "down" : "up";
-}
-
 static sonde_status map(reader *r, const char *role, const char *alt, snd_mid x, int64_t in, int64_t features,
                         double gain, bool zero, bool bias, snd_mid *out) {
     snd_init i;
@@ -201,7 +177,7 @@ static sonde_status p_linear(void *self, const snd_site *site, const snd_linear_
     reader *r = self;
     snd_mid y = 0;
     r->nn.layer = site->layer;
-    SND_TRY(map(r, l->role, block_role(r, site), a.id, a.kind == SND_V_TOKEN ? 1 : a.cols, l->out,
+    SND_TRY(map(r, l->role, l->alt, a.id, a.kind == SND_V_TOKEN ? 1 : a.cols, l->out,
                 l->has_gain ? l->gain : -1, l->zero, l->bias, &y));
     return give(r, y, out);
 }
