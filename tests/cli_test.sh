@@ -104,6 +104,14 @@ if "$bin" predict --help >/dev/null 2>&1; then
     try 3 predict missing.yaml
 fi
 
+if "$bin" measure --help >/dev/null 2>&1 && command -v timeout >/dev/null; then
+    n=$((n + 1)) what="SIGINT while measuring"
+    timeout -s INT --preserve-status 1 "$bin" measure residual layers=600 width=512 --seeds 500 >out 2>err </dev/null
+    rc=$?
+    [ $rc = 130 ] || bad "exit $rc, not 130"
+    err "interrupted"
+fi
+
 # ---- bad files
 try 3 report nowhere; err "nowhere"; no_out
 echo '{"schema": "other/1"}' >other.json
@@ -131,7 +139,8 @@ if command -v script >/dev/null; then
 fi
 
 # ---- every example of the help of the quick verbs works
-for verb in wirings models help version; do
+for verb in wirings models predict describe help version; do
+    "$bin" "$verb" --help >/dev/null 2>&1 || continue
     "$bin" "$verb" --help | sed -n '/^Examples/,$s/^  sonde //p' >examples
     [ -s examples ] || { what="sonde $verb --help"; bad "no examples"; }
     while IFS= read -r line; do

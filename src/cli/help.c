@@ -34,6 +34,13 @@ static void head(snd_cli *c, snd_buf *b, const char *text) {
     snd_buf_put(b, "\n");
 }
 
+static void first_example(snd_buf *b, const snd_verb *v) {
+    if (strcmp(v->name, "help") == 0 || strcmp(v->name, "version") == 0) return;
+    snd_buf_put(b, "  ");
+    snd_buf_putn(b, v->examples, strcspn(v->examples, "\n"));
+    snd_buf_put(b, "\n");
+}
+
 void snd_help_top(snd_cli *c) {
     snd_buf b = {0};
     snd_buf_put(
@@ -46,7 +53,7 @@ void snd_help_top(snd_cli *c) {
                 "  a YAML file, a preset (sonde models), a wiring (sonde wirings) or a formula: 'x = x + F(N(x))'.\n"
                 "  key=value after it sets model keys (sonde help keys): layers=64 width=512 norm=rms\n");
     head(c, &b, "Examples");
-    lines(&b, "sonde wirings\nsonde help keys\nsonde wirings pre --help", "  ");
+    for (int i = 0; i < snd_verb_count(); i++) first_example(&b, snd_verb_at(i));
     snd_buf_put(&b, "\n'sonde help VERB' or 'sonde VERB --help' says more. --version prints the version.\n"
                     "Exit status: 0 fine, 1 findings (--fail-on), 2 a bad word on the command line, 3 a bad file,\n"
                     "4 training diverged, 130 interrupted.\n");
