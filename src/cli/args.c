@@ -147,7 +147,8 @@ static sonde_status operand(snd_cli *c, const char *word) {
 }
 
 static sonde_status check_enough(const snd_cli *c) {
-    SND_FAIL_IF(c->verb->operands == SND_OPS_SPEC && !c->spec_word, SONDE_EUSAGE,
+    const bool panels = !strcmp(c->verb->name, "measure") && snd_opt_given(c, "panel"); // they bring their specs
+    SND_FAIL_IF(c->verb->operands == SND_OPS_SPEC && !c->spec_word && !panels, SONDE_EUSAGE,
                 "%s needs a SPEC: a wiring ('sonde wirings'), a preset ('sonde models'), a file or a formula",
                 c->verb->name);
     SND_FAIL_IF(c->verb->operands == SND_OPS_FILES && c->n_words == 0, SONDE_EUSAGE, "%s needs a FILE or a folder",
