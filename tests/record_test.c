@@ -378,6 +378,24 @@ static void test_out_of_memory(void **state) {
     assert_true(whole);
 }
 
+static void test_reading_out_of_memory(void **state) {
+    snd_buf b = {0};
+    snd_record_json(sample_demo(arena(state)), &b);
+    bool whole = false;
+    for (int64_t n = 1; !whole && n < 4000; n++) {
+        snd_arena *a = snd_arena_create();
+        snd_record *r;
+        snd_alloc_fail_at(n);
+        const sonde_status s = snd_record_parse(a, b.s, b.len, "test.json", &r);
+        snd_alloc_fail_at(0);
+        whole = s == SONDE_OK;
+        if (!whole) assert_int_equal(s, SONDE_ENOMEM);
+        snd_arena_destroy(a);
+    }
+    assert_true(whole);
+    snd_buf_free(&b);
+}
+
 static void test_pretty(void **state) {
     (void)state;
     char s[40];
@@ -405,6 +423,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_folder, setup, teardown),
         cmocka_unit_test_setup_teardown(test_damaged, setup, teardown),
         cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test_setup_teardown(test_reading_out_of_memory, setup, teardown),
         cmocka_unit_test(test_pretty),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -195,11 +195,31 @@ static void test_write(void **state) {
     CHECK_STATUS(snd_report_write(&one, 1, "/nonexistent/folder/x.html"), SONDE_EIO);
 }
 
+// The n-th allocation fails: the call says so, or the page is whole; nothing crashes.
+static void test_out_of_memory(void **state) {
+    const fixture *f = *state;
+    const snd_record *const one = sample_demo(f->a);
+    bool whole = false;
+    for (int64_t n = 1; !whole && n < 3000; n++) {
+        snd_buf b = {0};
+        snd_alloc_fail_at(n);
+        const sonde_status s = snd_report_html(&one, 1, &b);
+        snd_alloc_fail_at(0);
+        whole = s == SONDE_OK;
+        if (whole)
+            assert_string_equal(b.s, f->demo.s);
+        else
+            assert_int_equal(s, SONDE_ENOMEM);
+        snd_buf_free(&b);
+    }
+    assert_true(whole);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_self_contained), cmocka_unit_test(test_well_formed), cmocka_unit_test(test_data),
-        cmocka_unit_test(test_hostile),        cmocka_unit_test(test_contents),    cmocka_unit_test(test_overlay),
-        cmocka_unit_test(test_write),
+        cmocka_unit_test(test_self_contained), cmocka_unit_test(test_well_formed),   cmocka_unit_test(test_data),
+        cmocka_unit_test(test_hostile),        cmocka_unit_test(test_contents),      cmocka_unit_test(test_overlay),
+        cmocka_unit_test(test_write),          cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
