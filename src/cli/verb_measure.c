@@ -56,7 +56,9 @@ static sonde_status read_options(snd_cli *c, bar *b, snd_measure_opts *o, snd_da
     if (!strcmp(name, "predict")) return SONDE_OK;
     o->dtype = snd_dtype_find(snd_opt_str(c, "dtype", "f32"));
     o->max_memory = (size_t)snd_opt_int(c, "max-memory", 0);
-    o->time_limit = snd_opt_num(c, "time-limit", 0);
+    const char *const *wirings; // the limit is for the whole command
+    const int n = snd_opt_strs(c, "wirings", &wirings);
+    o->time_limit = snd_opt_num(c, "time-limit", 0) / (n > 1 ? n : 1);
     o->no_params = snd_opt_flag(c, "no-params");
     const char *what = snd_opt_str(c, "data", NULL);
     if (!what) return SONDE_OK;

@@ -1,6 +1,8 @@
 // What kernels/ offers. `t` is SND_F32 or SND_F64 (type of every void* array); `th` the number of threads allowed.
 // Arrays are dense row-major unless strides are given. R rows, D features. Statistics (mean, rstd, sums) are double.
-// In-place use (out == x) is allowed where "in place" is said. All results are bitwise independent of `th`.
+// In-place use (out == x) is allowed where "in place" is said. All results are bitwise independent of `th`, and but for
+// the matrix product of the instruction set too: nothing else fuses a multiply-add or sums in an order of its own.
+// Errors of the elementary functions in ulp: tests/kernels_maths_test.c. No alignment is needed beyond the type's.
 #ifndef SND_KERNELS_API_H
 #define SND_KERNELS_API_H
 
@@ -9,7 +11,9 @@
 // ---- matrix product -----------------------------------------------------------------------------------------------------
 /// C[M,N] = alpha op(A) op(B) + beta C; op(A) is [M,K] (ta: A stored [K,M]), op(B) is [K,N] (tb: B stored [N,K]).
 /// The product is cut into a tile grid that depends on M, N, K only; each tile is one single-threaded library call
-/// (f32: oneDNN, f64: OpenBLAS, both loaded with dlopen at first use; else our own loop). beta = 0 ignores C's contents.
+/// (f32: oneDNN; OpenBLAS where its build may be called from several threads; both loaded with dlopen at the first
+/// product worth it) or our own kernel (f64 where OpenBLAS may not, and everything up to 32^3). beta = 0 ignores C's
+/// contents; C may not overlap A or B. f32 sums in f32, f64 in f64, both with FMA: bits depend on library and CPU.
 void snd_k_gemm(int th, snd_dtype t, bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const void *A,
                 int64_t lda, const void *B, int64_t ldb, double beta, void *C, int64_t ldc);
 const char *snd_k_gemm_name(snd_dtype t);        // "oneDNN 2.6.3", "OpenBLAS 0.3.21", "own"
@@ -44,15 +48,17 @@ void snd_k_sum_to(int th, snd_dtype t, const int64_t dim[3], const void *x, doub
 typedef enum snd_knorm { SND_KNORM_LAYER, SND_KNORM_RMS, SND_KNORM_UNIT } snd_knorm;
 /// y = xhat*(g + gadd) + b per row; LAYER: m = mean x, r = 1/sqrt(mean (x-m)^2 + eps); RMS: m = 0, r = 1/sqrt(mean x^2 + eps);
 /// UNIT: r = gain0/max(|x|_2, eps) with eps the clamp on the norm, gain0 a constant. g, b may be NULL (gain 1 + gadd*0, bias 0).
-/// m (LAYER only), r: [R] double, kept for backward. Two passes; rows whose sums leave the type's safe range are redone
-/// with a power-of-two scale, so 1e30, subnormals and offsets are right; a NaN/Inf in a row makes that row NaN.
+/// m (LAYER only), r: [R] double, kept for backward. Sums in double about the row's first element (f64: then about its
+/// mean); rows whose statistics leave the type's safe range are redone under a power-of-two scale, so 1e30, subnormals
+/// and offsets are right; a constant row gives b exactly; a NaN or Inf in a row makes exactly that row NaN. A row with
+/// no spread and eps = 0 has r = 0.
 void snd_k_norm_fwd(int th, snd_dtype t, snd_knorm k, int64_t R, int64_t D, double eps, double gain0, double gadd,
                     const void *x, const void *g, const void *b, void *y, double *m, double *r);
 /// dx (may be NULL), dg, db ([D], may be NULL; overwritten). x is the forward input.  dx may be dy (in place).
 void snd_k_norm_bwd(int th, snd_dtype t, snd_knorm k, int64_t R, int64_t D, double eps, double gain0, double gadd,
                     const void *dy, const void *x, const void *g, const double *m, const double *r,
                     void *dx, void *dg, void *db);
-/// Batch norm over R rows per feature, biased variance; m, r: [D]. var_unbiased (may be NULL): [D] for running averages.
+/// Batch norm over R rows per feature, biased variance, numerics as for rows; m, r: [D]. var_unbiased (may be NULL): [D] for running averages.
 void snd_k_batch_fwd(int th, snd_dtype t, int64_t R, int64_t D, double eps, double gadd, const void *x, const void *g,
                      const void *b, void *y, double *m, double *r, double *var_unbiased);
 void snd_k_batch_bwd(int th, snd_dtype t, int64_t R, int64_t D, double eps, double gadd, const void *dy, const void *x,
@@ -62,10 +68,11 @@ void snd_k_batch_bwd(int th, snd_dtype t, int64_t R, int64_t D, double eps, doub
 void snd_k_rowdot(int th, snd_dtype t, int64_t R, int64_t D, double c, const void *x, const void *y, void *out);   // out [R] of type t
 void snd_k_softmax(int th, snd_dtype t, int64_t R, int64_t D, double s, const void *x, void *p);                   // softmax(s*x), in place
 void snd_k_softmax_bwd(int th, snd_dtype t, int64_t R, int64_t D, double s, const void *p, const void *dp, void *dx);
-/// out = sum_k w[k] v_k (w: [K], or [R,K] when per_row), K arrays of [R,D].
-double snd_k_wsum(int th, snd_dtype t, int64_t R, int64_t D, int K, const void *w, bool per_row, const double *scale /* [K], exponents */,
+/// out = sum_k scale[k] w[k] v_k (w: [K], or [R,K] when per_row), K arrays of [R,D]; scale NULL: all 1.
+double snd_k_wsum(int th, snd_dtype t, int64_t R, int64_t D, int K, const void *w, bool per_row, const double *scale,
                   const void *const *v, void *out);
-/// Mean cross-entropy over rows whose target is not `ignore`; s scales the logits. Returns the loss; saves lse[R] (double).
+/// Mean cross-entropy over rows whose target is not `ignore`; s scales the logits. Returns the loss (NaN over no rows);
+/// saves lse[R] (double).
 double snd_k_xent_fwd(int th, snd_dtype t, int64_t R, int64_t V, double s, const void *logits, const int64_t *target,
                       int64_t ignore, double *lse, int64_t *n_used);
 void snd_k_xent_bwd(int th, snd_dtype t, int64_t R, int64_t V, double s, const void *logits, const int64_t *target,
@@ -75,17 +82,17 @@ void snd_k_xent_bwd(int th, snd_dtype t, int64_t R, int64_t V, double s, const v
 /// Elements first .. first+n-1 of the key's stream (base.h), vectorised; equal to snd_normal_at bit for bit per type and
 /// for every instruction set. out = a*z.
 void snd_k_fill_normal(int th, snd_dtype t, snd_key key, uint64_t first, int64_t n, double a, void *out);
-void snd_k_fill_trunc(int th, snd_dtype t, snd_key key, uint64_t first, int64_t n, double a, void *out);    // z cut at +-2 by redrawing
+void snd_k_fill_trunc(int th, snd_dtype t, snd_key key, uint64_t first, int64_t n, double a, void *out);    // z cut at +-2: snd_rng_trunc
 void snd_k_fill_uniform(int th, snd_dtype t, snd_key key, uint64_t first, int64_t n, double lo, double hi, void *out);
 void snd_k_fill_const(int th, snd_dtype t, int64_t n, double a, void *out);
 
 // ---- statistics --------------------------------------------------------------------------------------------------------------------
 typedef struct snd_kmoments {
-    double sum, sumsq, sum4;       // over all elements
+    double sum, sumsq, sum4;       // over all elements, non-finite ones included
     double sum_rowmean2;           // sum over rows of (row mean)^2
     double bvar;                   // mean over features of the biased variance over rows (two passes)
     double cos, pearson;           // mean over pairs of different rows; NaN when R < 2 or a row is zero (constant for pearson)
-    double absmax; int64_t at;     // flat index of the largest absolute value
+    double absmax; int64_t at;     // largest absolute value and its flat index, the first of equals; NaN wins
     double absmin;                 // smallest non-zero absolute value (0 if none)
     int64_t nonfinite;
 } snd_kmoments;
@@ -94,11 +101,19 @@ enum { SND_KM_BASIC = 1, SND_KM_BVAR = 2, SND_KM_COS = 4, SND_KM_FOURTH = 8, SND
 void snd_k_moments(int th, snd_dtype t, int64_t R, int64_t D, const void *x, int what, snd_kmoments *out);
 /// Mean over rows of the cosine of x_r and y_r (NaN where a row is zero), and of |x_r|/|y_r|.
 void snd_k_rowcos(int th, snd_dtype t, int64_t R, int64_t D, const void *x, const void *y, double *cos, double *ratio);
-/// Effective rank: exp of the entropy of the normalised eigenvalues of the centred rows' Gram matrix.
+/// Effective rank: exp of the entropy of the normalised eigenvalues of the centred rows' Gram matrix; rows are centred on
+/// their mean row. NaN for fewer than two rows, equal rows, or a non-finite element.
 double snd_k_effective_rank(int th, snd_dtype t, int64_t R, int64_t D, const void *x, double *scratch /* R*D + R*R + 4*R doubles */);
 double snd_k_absmax(int th, snd_dtype t, int64_t n, const void *x);            // NaN if any is NaN
-/// Share of values whose magnitude, times 2^e, would underflow to zero in f16 / bf16.
+/// Share of the n values that are not 0 but whose magnitude, times 2^e, would round to zero in f16 / bf16.
 double snd_k_underflow_share(int th, snd_dtype t, int64_t n, const void *x, int e, snd_dtype target);
+
+// ---- limits, for benchmarks -------------------------------------------------------------------------------------------------------------
+/// Multiply-adds that never leave the registers, `rounds` on each of th threads at once: the roof of matrix products.
+/// Returns the floating-point operations done.
+double snd_k_peak(int th, snd_dtype t, int64_t rounds);
+/// y = x; stream: written past the caches.
+void snd_k_copy(int th, snd_dtype t, int64_t n, bool stream, const void *x, void *y);
 
 // ---- table of variants -----------------------------------------------------------------------------------------------------------------
 typedef struct snd_krow { const char *family, *name; snd_isa isa; snd_dtype t; } snd_krow;

@@ -163,6 +163,31 @@ void snd_k_fill_const(int th, snd_dtype t, int64_t n, double a, void *out) {
     flat(th, t, n, &j);
 }
 
+static double copy_range(const flat_job *j, int64_t i0, int64_t n) {
+    ((snd_kt_copy *)j->fn)(n, j->a != 0, snd_at(j->x, i0, j->size), snd_at_mut(j->out, i0, j->size));
+    return 0;
+}
+void snd_k_copy(int th, snd_dtype t, int64_t n, bool stream, const void *x, void *y) {
+    flat_job j = {.run = copy_range, .fn = snd_k_pick(SND_KF_copy, t), .a = stream, .x = x, .out = y};
+    flat(th, t, n, &j);
+}
+
+typedef struct peak_job {
+    snd_kt_peak *fn;
+    int64_t rounds;
+    double done[SND_MAX_TASKS];
+} peak_job;
+static void peak_task(void *ctx, int64_t i) {
+    peak_job *j = ctx;
+    j->done[i] = j->fn(j->rounds);
+}
+double snd_k_peak(int th, snd_dtype t, int64_t rounds) {
+    peak_job j = {.fn = SND_PICK(peak, t), .rounds = rounds};
+    const int64_t n = th < 1 ? 1 : th < SND_MAX_TASKS ? th : SND_MAX_TASKS;
+    snd_parallel((int)n, n, peak_task, &j);
+    return snd_tree_sum(j.done, n);
+}
+
 double snd_k_fn(snd_kfn f, double x) {
     return fn_value_f64(f, x);
 }

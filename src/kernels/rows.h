@@ -80,6 +80,9 @@ typedef int64_t snd_kt_count_below(int64_t n, const void *x, double limit);
 
 typedef void snd_kt_gemm(bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const void *A, int64_t lda,
                          const void *B, int64_t ldb, double beta, void *C, int64_t ldc);
+/// Floating-point operations done in `rounds` of register-only multiply-adds.
+typedef double snd_kt_peak(int64_t rounds);
+typedef void snd_kt_copy(int64_t n, bool stream, const void *x, void *y);
 
 // ---- table ----------------------------------------------------------------------------------------------------------------
 typedef enum snd_kfamily {

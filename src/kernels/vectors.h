@@ -18,6 +18,9 @@ static inline vec_f64 vec_load_f64(const double *p) { return _mm512_loadu_pd(p);
 static inline vec_f64 vec_wide_f32(const float *p) { return _mm512_cvtps_pd(_mm256_loadu_ps(p)); }
 static inline vec_f32 vec_all_f32(float v) { return _mm512_set1_ps(v); }
 static inline vec_f64 vec_all_f64(double v) { return _mm512_set1_pd(v); }
+static inline void vec_stream_f32(float *p, vec_f32 v) { _mm512_stream_ps(p, v); }
+static inline void vec_stream_f64(double *p, vec_f64 v) { _mm512_stream_pd(p, v); }
+static inline void vec_fence(void) { _mm_sfence(); }
 static inline vec_f32 vec_fma_f32(vec_f32 a, vec_f32 b, vec_f32 c) { return _mm512_fmadd_ps(a, b, c); }
 static inline vec_f64 vec_fma_f64(vec_f64 a, vec_f64 b, vec_f64 c) { return _mm512_fmadd_pd(a, b, c); }
 #elif defined(__AVX2__) && defined(__FMA__)
@@ -31,6 +34,9 @@ static inline vec_f64 vec_load_f64(const double *p) { return _mm256_loadu_pd(p);
 static inline vec_f64 vec_wide_f32(const float *p) { return _mm256_cvtps_pd(_mm_loadu_ps(p)); }
 static inline vec_f32 vec_all_f32(float v) { return _mm256_set1_ps(v); }
 static inline vec_f64 vec_all_f64(double v) { return _mm256_set1_pd(v); }
+static inline void vec_stream_f32(float *p, vec_f32 v) { _mm256_stream_ps(p, v); }
+static inline void vec_stream_f64(double *p, vec_f64 v) { _mm256_stream_pd(p, v); }
+static inline void vec_fence(void) { _mm_sfence(); }
 static inline vec_f32 vec_fma_f32(vec_f32 a, vec_f32 b, vec_f32 c) { return _mm256_fmadd_ps(a, b, c); }
 static inline vec_f64 vec_fma_f64(vec_f64 a, vec_f64 b, vec_f64 c) { return _mm256_fmadd_pd(a, b, c); }
 #else
@@ -51,6 +57,9 @@ static inline vec_f64 vec_load_f64(const double *p) {
 static inline vec_f64 vec_wide_f32(const float *p) { return (vec_f64){(double)p[0], (double)p[1]}; }
 static inline vec_f32 vec_all_f32(float v) { return (vec_f32){v, v, v, v}; }
 static inline vec_f64 vec_all_f64(double v) { return (vec_f64){v, v}; }
+static inline void vec_stream_f32(float *p, vec_f32 v) { memcpy(p, &v, sizeof v); }
+static inline void vec_stream_f64(double *p, vec_f64 v) { memcpy(p, &v, sizeof v); }
+static inline void vec_fence(void) {}
 static inline vec_f32 vec_fma_f32(vec_f32 a, vec_f32 b, vec_f32 c) { return a * b + c; }
 static inline vec_f64 vec_fma_f64(vec_f64 a, vec_f64 b, vec_f64 c) { return a * b + c; }
 #endif

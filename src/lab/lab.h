@@ -43,6 +43,7 @@ typedef struct snd_measure_opts {
     snd_dtype dtype;                   // NONE: f32
     const int64_t *depths; int n_depths;   // a sweep; NULL: the spec's own depth, every layer
     const char *const *metrics; int n_metrics;   // asked for by name (switches costly ones on)
+    int band_runs;                     // simulated nets behind a band; 0: enough for 10 % of its width
     snd_bands bands;                   // INVALID: simulated when measuring, theory when predicting
     int threads;
     size_t max_memory;

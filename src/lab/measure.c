@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { BAND_ROWS = 64, BAND_ROWS_BATCH = 64, BAND_RUNS = 32, BAND_RUNS_SWEEP = 32 };
+enum { BAND_ROWS = 64, BAND_ROWS_BATCH = 64, BAND_RUNS = 32, BAND_RUNS_SWEEP = 32, BAND_RUNS_LEAST = 8 };
 
 typedef struct job {
     snd_record *rec;
@@ -23,14 +23,23 @@ typedef struct job {
     double *values, *sim_values;
     int64_t done, total;
     const char *stage;
+    bool talking;    // a thread reports progress
+    double deadline; // seconds of snd_now(), with a time limit
 } job;
 
 // ---- progress -----------------------------------------------------------------------------------------------------------------
 
+// Called from any thread; whoever finds another one talking goes on working. The last word is finish()'s.
 static void step(void *ctx) {
     job *j = ctx;
     const int64_t done = __atomic_add_fetch(&j->done, 1, __ATOMIC_RELAXED);
-    if (j->o.progress) j->o.progress(j->o.ctx, j->stage, done, j->total);
+    if (!j->o.progress || done >= j->total || __atomic_test_and_set(&j->talking, __ATOMIC_ACQUIRE)) return;
+    j->o.progress(j->o.ctx, j->stage, done, j->total);
+    __atomic_clear(&j->talking, __ATOMIC_RELEASE);
+}
+
+static void finish(const job *j) {
+    if (j->o.progress) j->o.progress(j->o.ctx, j->stage, j->total, j->total);
 }
 
 static void begin(job *j, const char *stage, int64_t total) {
@@ -144,7 +153,8 @@ static void set_band(const job *j, const law *l, bool log, snd_metric *m) {
     if (!l->known) return;
     const double extra = l->n ? 1.0 / l->n : 0, floor_sd = resolution(j, log, l->centre);
     const double sd = sqrt(l->sd * l->sd * (1.0 / j->seeds + extra) + floor_sd * floor_sd);
-    const double t = l->n ? snd_student_975(l->n - 1) : 1.959964, t999 = l->n ? snd_student_quantile(l->n - 1, 3.290527) : 3.290527;
+    const double t = l->n ? snd_student_975(l->n - 1) : 1.959964,
+                 t999 = l->n ? snd_student_quantile(l->n - 1, 3.290527) : 3.290527;
     m->lo = l->centre - t * sd;
     m->hi = l->centre + t * sd;
     m->lo999 = l->centre - t999 * sd;
@@ -254,18 +264,16 @@ static const char *input_text(job *j) {
                            (long long)features, snd_format_num(c, j->o.cos, 6), scale);
 }
 
-static const char *one_line(job *j) { // a formula of the user's own as they typed it, but on one line
+static const char *formula_text(job *j) {
     snd_buf b = {0};
     snd_formula_print(j->spec->formula, &b);
-    for (size_t i = 0; i < b.len; i++)
-        if (b.s[i] == '\n') b.s[i] = ' ';
-    char *text = b.failed || !b.s ? NULL : (char *)snd_record_text(j->rec, "%s", b.s);
+    const char *text = b.failed || !b.s ? NULL : snd_record_text(j->rec, "%s", b.s);
     snd_buf_free(&b);
     return text ? text : "";
 }
 
 static snd_run *open_run(job *j, int exit) {
-    snd_run *u = snd_record_run(j->rec, j->label, one_line(j));
+    snd_run *u = snd_record_run(j->rec, j->label, formula_text(j));
     if (!u) return NULL;
     u->input = input_text(j);
     u->dtype = j->measure ? snd_dtype_name(j->o.dtype) : NULL;
@@ -352,31 +360,48 @@ static sonde_status check_memory(const job *j) {
     return SONDE_OK;
 }
 
+// Runs `want` seeds of a probe, or as many as fit into `budget` seconds (0: all), at least one: the first one tells.
+static sonde_status run_some(job *j, const char *stage, const snd_probe *p, uint64_t first, int want, double budget,
+                             double **values, int *n) {
+    *n = want;
+    if (budget > 0 && want > 1) {
+        double *one;
+        SND_NEW(j->arena, one, p->n_cells + 1);
+        const double t0 = snd_now();
+        SND_TRY(snd_probe_run(p, first, 1, one, NULL, NULL));
+        const double t = snd_now() - t0;
+        *n = t > 0 ? (int)fmin(want, fmax(1, budget / t - 1)) : want;
+    }
+    SND_NEW(j->arena, *values, (int64_t)p->n_cells * *n + 1);
+    begin(j, stage, *n);
+    SND_TRY(snd_probe_run(p, first, *n, *values, step, j));
+    finish(j);
+    return SONDE_OK;
+}
+
+static double time_left(const job *j, double share) { // of the limit; 0: there is none
+    if (j->o.time_limit <= 0) return 0;
+    return fmax(1e-3, share * (j->deadline - snd_now()));
+}
+
 static sonde_status simulate(job *j) {
     if (j->o.bands != SND_BANDS_SIMULATED || j->o.data) return SONDE_OK;
     const snd_probe_opts o = probe_opts(j, true);
     SND_TRY(snd_probe_make(j->arena, j->spec, &o, &j->sim));
-    j->sims = j->sparse ? BAND_RUNS_SWEEP : BAND_RUNS;
-    SND_NEW(j->arena, j->sim_values, (int64_t)j->sim->n_cells * j->sims);
-    begin(j, "bands", j->sims);
+    const int want = j->o.band_runs > 0 ? j->o.band_runs : j->sparse ? BAND_RUNS_SWEEP : BAND_RUNS;
     // seeds of their own: the band must not know the measurement
-    return snd_probe_run(j->sim, j->o.seed + 0x5EED0000u, j->sims, j->sim_values, step, j);
+    SND_TRY(run_some(j, "bands", j->sim, j->o.seed + 0x5EED0000u, want, time_left(j, 0.4), &j->sim_values, &j->sims));
+    if (j->sims >= BAND_RUNS_LEAST || j->sims == want) return SONDE_OK;
+    snd_record_note(j->rec, "%s: the time limit left no room to simulate bands; they are the theory's", j->label);
+    j->sim = NULL;
+    return SONDE_OK;
 }
 
-// With a time limit the first seed tells how many fit.
 static sonde_status run_seeds(job *j) {
-    SND_NEW(j->arena, j->values, (int64_t)j->probe->n_cells * j->seeds);
-    begin(j, "seeds", j->seeds);
-    if (j->o.time_limit <= 0 || j->seeds == 1) return snd_probe_run(j->probe, j->o.seed, j->seeds, j->values, step, j);
-    const double t0 = snd_now();
-    SND_TRY(snd_probe_run(j->probe, j->o.seed, 1, j->values, step, j));
-    const double one = snd_now() - t0;
-    const int fit = one > 0 ? (int)fmin(1e6, j->o.time_limit / one) : j->seeds;
-    if (fit < j->seeds) {
-        snd_record_note(j->rec, "%s: the time limit allowed %d of %d seeds", j->label, fit < 1 ? 1 : fit, j->seeds);
-        j->seeds = fit < 1 ? 1 : fit;
-    }
-    return snd_probe_run(j->probe, j->o.seed, j->seeds, j->values, step, j);
+    const int want = j->seeds;
+    SND_TRY(run_some(j, "seeds", j->probe, j->o.seed, want, time_left(j, 0.9), &j->values, &j->seeds));
+    if (j->seeds < want) snd_record_note(j->rec, "%s: the time limit allowed %d of %d seeds", j->label, j->seeds, want);
+    return SONDE_OK;
 }
 
 static sonde_status work(job *j) {
@@ -466,6 +491,7 @@ static sonde_status start(job *j, snd_record *r, const snd_spec *spec, const cha
     if (j->o.dtype == SND_DT_NONE) j->o.dtype = SND_F32;
     if (j->o.bands == SND_BANDS_INVALID) j->o.bands = measure ? SND_BANDS_SIMULATED : SND_BANDS_THEORY;
     j->seeds = j->o.seeds > 0 ? j->o.seeds : measure ? 3 : 1;
+    j->deadline = snd_now() + j->o.time_limit;
     SND_FAIL_IF(spec->layers < 1 && !j->o.n_depths, SONDE_ERANGE, "layers is %lld; measuring needs at least 1",
                 (long long)spec->layers);
     SND_FAIL_IF(j->o.loss && spec->outputs < 1, SONDE_EUSAGE, "--loss needs a head; give outputs=CLASSES");

@@ -23,6 +23,7 @@ static snd_measure_opts base_opts(const show *s) {
                               .threads = s->o->threads,
                               .stop = s->o->stop,
                               .progress = s->o->progress,
+                              .band_runs = s->o->quick ? 16 : 0,
                               .ctx = s->o->ctx,
                               .max_memory = s->o->max_memory};
 }
