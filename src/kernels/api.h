@@ -1,8 +1,9 @@
 // What kernels/ offers. `t` is SND_F32 or SND_F64 (type of every void* array); `th` the number of threads allowed.
 // Arrays are dense row-major unless strides are given. R rows, D features. Statistics (mean, rstd, sums) are double.
-// In-place use (out == x) is allowed where "in place" is said. All results are bitwise independent of `th`, and but for
-// the matrix product of the instruction set too: nothing else fuses a multiply-add or sums in an order of its own.
-// Errors of the elementary functions in ulp: tests/kernels_maths_test.c. No alignment is needed beyond the type's.
+// In-place use (out == x) is allowed where "in place" is said. All results are bitwise independent of `th` and, but for
+// the matrix product and the effective rank, of the instruction set: nothing else fuses a multiply-add or sums in an
+// order of its own. Errors of the elementary functions in ulp: tests/kernels_maths_test.c. No alignment is needed beyond
+// the type's.
 #ifndef SND_KERNELS_API_H
 #define SND_KERNELS_API_H
 
@@ -90,7 +91,7 @@ void snd_k_fill_const(int th, snd_dtype t, int64_t n, double a, void *out);
 typedef struct snd_kmoments {
     double sum, sumsq, sum4;       // over all elements, non-finite ones included
     double sum_rowmean2;           // sum over rows of (row mean)^2
-    double bvar;                   // mean over features of the biased variance over rows (two passes)
+    double bvar;                   // mean over features of the biased variance over rows (sums about the first row)
     double cos, pearson;           // mean over pairs of different rows; NaN when R < 2 or a row is zero (constant for pearson)
     double absmax; int64_t at;     // largest absolute value and its flat index, the first of equals; NaN wins
     double absmin;                 // smallest non-zero absolute value (0 if none)
