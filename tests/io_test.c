@@ -400,7 +400,7 @@ static void npy_good(void **state) {
     NPY(1, DICT("<i4", "False", "1,"), "\xFE\xFF\xFF\xFF", SND_I32, SND_SHAPE(1), -2);
     NPY(1, DICT("<i8", "False", "1,"), "\xFE\xFF\xFF\xFF\xFF\xFF\xFF\xFF", SND_I64, SND_SHAPE(1), -2);
     NPY(1, DICT(">i4", "False", "1,"), "\0\0\1\2", SND_I32, SND_SHAPE(1), 258);
-    NPY(1, DICT("<u2", "False", "1,"), "\xFE\xFF", SND_I32, SND_SHAPE(1), 65534);
+    NPY(1, DICT("<u2", "False", "2,"), "\xFE\xFF\x03\x00", SND_I32, SND_SHAPE(2), 65534, 3);
     NPY(1, DICT(">u4", "False", "1,"), "\xFF\xFF\xFF\xFE", SND_I64, SND_SHAPE(1), 4294967294.0);
     NPY(1, DICT("<f8", "False", "0, 3"), "", SND_F64, SND_SHAPE(0, 3), 0);
     NPY(1, "{\"shape\":(2L,),\"descr\":\"|u1\",\"fortran_order\":True}", "\1\2", SND_U8, SND_SHAPE(2), 1, 2);
