@@ -32,11 +32,14 @@ static bool has_line(const snd_description *d, const char *text) {
 // Sizes as published or in the models' own files; what a spec lacks is in the preset's notes.
 static void test_published_counts(void **state) {
     (void)state;
-    static const struct { const char *preset; int64_t n; } table[] = {
-        {"gpt2", 124439808}, {"gpt2-medium", 354823168}, {"gpt2-large", 774030080}, {"gpt2-xl", 1557611200},
-        {"llama2-7b", 6738415616}, {"llama3-8b", 8030261248}, {"olmo2-7b", 7298617344}, {"qwen3-0.6b", 596049920},
-        {"gemma3-270m", 268098176}, {"t5-base", 222903552}, {"t5-v1.1-base", 247577856}, {"palm-8b", 8632012800},
-        {"gpt3-175b", 174604259328}};
+    static const struct {
+        const char *preset;
+        int64_t n;
+    } table[] = {{"gpt2", 124439808},        {"gpt2-medium", 354823168},  {"gpt2-large", 774030080},
+                 {"gpt2-xl", 1557611200},    {"llama2-7b", 6738415616},   {"llama3-8b", 8030261248},
+                 {"olmo2-7b", 7298617344},   {"qwen3-0.6b", 596049920},   {"gemma3-270m", 268098176},
+                 {"t5-base", 222903552},     {"t5-v1.1-base", 247577856}, {"palm-8b", 8632012800},
+                 {"gpt3-175b", 174604259328}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         snd_arena *a = snd_arena_create();
         const snd_description *d = describe(a, table[i].preset, NULL, 0, NULL);
@@ -56,7 +59,8 @@ static void same_as_build(const snd_spec *s, const snd_description *d, snd_arena
         assert_true(snd_shape_same(v->shape, p->shape));
         assert_int_equal(snd_g_param_is_state(m->g, i), p->state);
         CHECK_REL(p->var, snd_nn_init_var(snd_g_param_init(m->g, i)), 1e-12);
-        if (snd_g_param_init(m->g, i)->kind == SND_INIT_CONST) CHECK_CLOSE(p->mean, snd_g_param_init(m->g, i)->a * snd_g_param_init(m->g, i)->factor, 1e-12);
+        if (snd_g_param_init(m->g, i)->kind == SND_INIT_CONST)
+            CHECK_CLOSE(p->mean, snd_g_param_init(m->g, i)->a * snd_g_param_init(m->g, i)->factor, 1e-12);
     }
     assert_int_equal(m->n_sublayers, d->n_sublayers);
     assert_int_equal(m->n_calls, d->n_calls);
@@ -71,17 +75,21 @@ static void test_same_as_build(void **state) {
         if (strcmp(w->family, "any") != 0) continue;
         snd_arena *a = snd_arena_create();
         snd_spec *s;
-        const snd_description *d = describe(a, w->key, KEYS("layers=3", "width=6", "hidden=5", "cond=4", "inputs=7", "outputs=2"), &s);
+        const snd_description *d =
+            describe(a, w->key, KEYS("layers=3", "width=6", "hidden=5", "cond=4", "inputs=7", "outputs=2"), &s);
         same_as_build(s, d, a);
         snd_arena_destroy(a);
         n++;
     }
     assert_true(n > 30);
-    static const char *const norms[] = {"norm=layer", "norm=rms", "norm=batch", "norm=scale", "norm=dyt", "norm=derf", "norm=none"};
+    static const char *const norms[] = {"norm=layer", "norm=rms",  "norm=batch", "norm=scale",
+                                        "norm=dyt",   "norm=derf", "norm=none"};
     for (size_t k = 0; k < sizeof norms / sizeof *norms; k++) {
         snd_arena *a = snd_arena_create();
         snd_spec *s;
-        const snd_description *d = describe(a, "each: x = x + N0(F(N(x, gain=0.5)))", KEYS("layers=2", "width=6", norms[k], "plus1=true", "init=he; W *= l; g = one"), &s);
+        const snd_description *d =
+            describe(a, "each: x = x + N0(F(N(x, gain=0.5)))",
+                     KEYS("layers=2", "width=6", norms[k], "plus1=true", "init=he; W *= l; g = one"), &s);
         same_as_build(s, d, a);
         snd_arena_destroy(a);
     }
@@ -93,7 +101,9 @@ static void check_gradients(const char *spec, const char *const *keys, int n) {
     snd_spec *s;
     const snd_description *d = describe(a, spec, keys, n, &s);
     snd_record *r = snd_record_create(a, SND_REC_MEASURE);
-    CHECK_OK(snd_lab_measure(r, s, "t", &(snd_measure_opts){.rows = 5, .seeds = 1, .dtype = SND_F64, .bands = SND_BANDS_NONE, .threads = 1}));
+    CHECK_OK(snd_lab_measure(
+        r, s, "t",
+        &(snd_measure_opts){.rows = 5, .seeds = 1, .dtype = SND_F64, .bands = SND_BANDS_NONE, .threads = 1}));
     const snd_run *u = r->runs[0];
     int seen = 0;
     for (int i = 0; i < u->n_params; i++) {
@@ -117,11 +127,17 @@ static void test_zero_gradients(void **state) {
         if (strcmp(w->family, "any") != 0 || strstr(w->formula, "(c)")) continue;
         check_gradients(w->key, KEYS("layers=3", "width=6"));
     }
-    static const char *const formulas[] = {"each: x = x + N(F(x), gain=0)", "each: x = x + relu(scalar(0))*F(x)", "each: x = stop(x) + F(N(x))",
-                                           "each: x = x + scalar(0)*N(F(x))", "each: x = x + (scalar(1) - 1)*F(x)", "each: x = x + tanh(scalar(0))*F(x)",
-                                           "each: x = x + abs(vector(0))*F(x)", "each: y = W(x, d, zero=1); x = x + W(y)*F(x)",
+    static const char *const formulas[] = {"each: x = x + N(F(x), gain=0)",
+                                           "each: x = x + relu(scalar(0))*F(x)",
+                                           "each: x = stop(x) + F(N(x))",
+                                           "each: x = x + scalar(0)*N(F(x))",
+                                           "each: x = x + (scalar(1) - 1)*F(x)",
+                                           "each: x = x + tanh(scalar(0))*F(x)",
+                                           "each: x = x + abs(vector(0))*F(x)",
+                                           "each: y = W(x, d, zero=1); x = x + W(y)*F(x)",
                                            "in: y = x\neach: x = x + 0*F(y); y = y + F(x)\nout: x = x + y"};
-    for (size_t i = 0; i < sizeof formulas / sizeof *formulas; i++) check_gradients(formulas[i], KEYS("layers=2", "width=6"));
+    for (size_t i = 0; i < sizeof formulas / sizeof *formulas; i++)
+        check_gradients(formulas[i], KEYS("layers=2", "width=6"));
     check_gradients("pre", KEYS("layers=2", "width=6", "init=down=zero"));
     check_gradients("pre", KEYS("layers=2", "width=6", "init=up=zero"));
 }
@@ -136,7 +152,8 @@ static void test_layer_kinds(void **state) {
     assert_string_equal(d->kinds[1].layers, "8..31");
     assert_string_equal(d->kinds[1].text, "each:  x = x + F(N(x))");
     assert_int_equal(d->kinds[1].count, 24);
-    d = describe(a, "deepnorm", KEYS("layers=24"), NULL); // (2*24)^(1/4), (8*24)^(-1/4): the paper's numbers for 24 layers
+    d = describe(a, "deepnorm", KEYS("layers=24"),
+                 NULL); // (2*24)^(1/4), (8*24)^(-1/4): the paper's numbers for 24 layers
     assert_string_equal(d->kinds[0].text, "each:  x = N(2.6321*x + F(x))");
     CHECK_CLOSE(sqrt(param(d, "layers.5.F.block.W1.weight")->var / (2.0 / 256)), 0.2686, 1e-3);
     d = describe(a, "scaled-by-index", KEYS("layers=64"), NULL);
@@ -195,7 +212,8 @@ static void test_norms(void **state) {
     assert_true(!d->final_norm && d->n_branches == 4);
     assert_string_equal(d->sites[0].text, "rms norm, eps 1e-06, weight w used as 1 + w");
     assert_true(param(d, "layers.0.F.N1.weight")->mean == 0);
-    d = describe(a, "each: f = F(N(x)); x = x + f - dot(f, x)/dot(x, x)*x", KEYS("layers=4"), NULL); // one stream, met twice
+    d = describe(a, "each: f = F(N(x)); x = x + f - dot(f, x)/dot(x, x)*x", KEYS("layers=4"),
+                 NULL); // one stream, met twice
     assert_int_equal(d->n_branches, 4);
     d = describe(a, "residual", KEYS("layers=4"), NULL); // no norm anywhere: growth is another matter
     assert_int_equal(d->n_branches, 0);
@@ -203,7 +221,8 @@ static void test_norms(void **state) {
     assert_false(d->identity);
     d = describe(a, "each: x = N(x + F(x))\nout: x = N(x)", KEYS("layers=4"), NULL);
     assert_string_equal(d->sites[4].after, "layers.3.F.N1");
-    d = describe(a, "each: x = N(x + F(x))\nout: x = LN(x)", KEYS("layers=4", "norm=rms"), NULL); // subtracts a mean: not redundant
+    d = describe(a, "each: x = N(x + F(x))\nout: x = LN(x)", KEYS("layers=4", "norm=rms"),
+                 NULL); // subtracts a mean: not redundant
     assert_null(d->sites[4].after);
     d = describe(a, "respost", KEYS("layers=4"), NULL);
     for (int i = 0; i < d->n_sites; i++) assert_null(d->sites[i].after);
@@ -218,7 +237,8 @@ static void test_norms(void **state) {
 static void test_costs(void **state) {
     (void)state;
     snd_arena *a = snd_arena_create();
-    const snd_description *d = describe(a, "residual", KEYS("layers=3", "width=8", "hidden=5", "inputs=4", "outputs=2"), NULL);
+    const snd_description *d =
+        describe(a, "residual", KEYS("layers=3", "width=8", "hidden=5", "inputs=4", "outputs=2"), NULL);
     CHECK_CLOSE(d->forward.gemm, 2.0 * (4 * 8 + 3 * (8 * 5 + 5 * 8) + 8 * 2), 0);
     CHECK_CLOSE(d->backward.gemm, 2 * d->forward.gemm, 0);
     CHECK_CLOSE(d->forward.elementwise, 3.0 * (5 + 8), 0); // relu and the sum
@@ -256,9 +276,13 @@ static void test_starts(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_published_counts), cmocka_unit_test(test_same_as_build), cmocka_unit_test(test_zero_gradients),
-        cmocka_unit_test(test_layer_kinds),      cmocka_unit_test(test_multipliers),   cmocka_unit_test(test_norms),
-        cmocka_unit_test(test_costs),            cmocka_unit_test(test_starts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_published_counts),
+                                       cmocka_unit_test(test_same_as_build),
+                                       cmocka_unit_test(test_zero_gradients),
+                                       cmocka_unit_test(test_layer_kinds),
+                                       cmocka_unit_test(test_multipliers),
+                                       cmocka_unit_test(test_norms),
+                                       cmocka_unit_test(test_costs),
+                                       cmocka_unit_test(test_starts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,27 +36,27 @@ static void binary_of_every_broadcast(void **state) {
                                       {3, 66, 1}, {2, 2, 1030}, {1, 1, 70000}, {0, 3, 4}};
     EACH_ISA(isa)
     EACH_TYPE(t)
-    for (int d = 0; d < 8; d++) for (int px = 0; px < 8; px++) for (int py = 0; py < 8;
-                                                                    py += d == 6 ? 7 : 1) for (int op = SND_KBIN_ADD;
-                                                                                               op <= SND_KBIN_MAX;
-                                                                                               op++) {
-        const int64_t *dim = dims[d], n = dim[0] * dim[1] * dim[2];
-        if (d == 6 && px % 4 != 0) continue;
-        int64_t sx[3], sy[3];
-        const int64_t nx = strides(dim, px, sx), ny = strides(dim, py, sy);
-        arr x = arr_draw(t, nx, px, "bx", 1), y = arr_draw(t, ny, 1, "by", 1), out = arr_make(t, n, py);
-        const double top = snd_k_binary(2, t, (snd_kbin)op, dim, 1.5, x.p, sx, -0.5, y.p, sy, out.p);
-        double want_top = 0;
-        for (int64_t i = 0; i < n; i++) {
-            const int64_t i2 = i % dim[2], i1 = i / dim[2] % dim[1], i0 = i / dim[2] / dim[1];
-            const double want = binary(t, (snd_kbin)op, 1.5, at(&x, i0 * sx[0] + i1 * sx[1] + i2 * sx[2]), -0.5,
-                                       at(&y, i0 * sy[0] + i1 * sy[1] + i2 * sy[2]));
-            CHECK_SAME(at(&out, i), want);
-            want_top = fmax(want_top, fabs(want));
-        }
-        CHECK_SAME(top, want_top);
-        arr_free(&x), arr_free(&y), arr_free(&out);
-    }
+    for (int d = 0; d < 8; d++)
+        for (int px = 0; px < 8; px++)
+            for (int py = 0; py < 8; py += d == 6 ? 7 : 1)
+                for (int op = SND_KBIN_ADD; op <= SND_KBIN_MAX; op++) {
+                    const int64_t *dim = dims[d], n = dim[0] * dim[1] * dim[2];
+                    if (d == 6 && px % 4 != 0) continue;
+                    int64_t sx[3], sy[3];
+                    const int64_t nx = strides(dim, px, sx), ny = strides(dim, py, sy);
+                    arr x = arr_draw(t, nx, px, "bx", 1), y = arr_draw(t, ny, 1, "by", 1), out = arr_make(t, n, py);
+                    const double top = snd_k_binary(2, t, (snd_kbin)op, dim, 1.5, x.p, sx, -0.5, y.p, sy, out.p);
+                    double want_top = 0;
+                    for (int64_t i = 0; i < n; i++) {
+                        const int64_t i2 = i % dim[2], i1 = i / dim[2] % dim[1], i0 = i / dim[2] / dim[1];
+                        const double want = binary(t, (snd_kbin)op, 1.5, at(&x, i0 * sx[0] + i1 * sx[1] + i2 * sx[2]),
+                                                   -0.5, at(&y, i0 * sy[0] + i1 * sy[1] + i2 * sy[2]));
+                        CHECK_SAME(at(&out, i), want);
+                        want_top = fmax(want_top, fabs(want));
+                    }
+                    CHECK_SAME(top, want_top);
+                    arr_free(&x), arr_free(&y), arr_free(&out);
+                }
 }
 
 static void binary_in_place_and_nan(void **state) {
@@ -135,32 +135,34 @@ static void sums_to_every_shape(void **state) {
                                       {200, 1, 130}, {1, 300, 70}, {3, 1, 3000}, {50, 20, 35}};
     EACH_ISA(isa)
     EACH_TYPE(t)
-    for (int exact = 0; exact < 2; exact++) for (int d = 0; d < 8; d++) for (int keep = 0; keep < 8; keep++) {
-        const int64_t *dim = dims[d], n = dim[0] * dim[1] * dim[2];
-        int64_t so[3];
-        const int64_t n_out = strides(dim, keep, so);
-        arr x = arr_draw(t, n, 1, "x", 1), out = arr_make(t, n_out, 2), again = arr_make(t, n_out, 0);
-        for (int64_t i = 0; exact && i < n; i++) put(&x, i, (double)(i * 7919 % 17 - 8));
-        snd_k_sum_to(1, t, dim, x.p, -2, so, n_out, out.p);
-        double *want = snd_calloc((size_t)n_out, sizeof *want), *size = snd_calloc((size_t)n_out, sizeof *size);
-        for (int64_t i = 0; i < n; i++) {
-            const int64_t o = i / dim[2] / dim[1] * so[0] + i / dim[2] % dim[1] * so[1] + i % dim[2] * so[2];
-            want[o] -= 2 * at(&x, i);
-            size[o] += 2 * fabs(at(&x, i));
-        }
-        for (int64_t o = 0; o < n_out; o++) {
-            if (exact)
-                CHECK_SAME(at(&out, o), want[o]); // small integers: every order is exact
-            else
-                CHECK_CLOSE(at(&out, o) / (size[o] + 1), want[o] / (size[o] + 1), 2 * eps_of(t));
-        }
-        for (int th = 2; th <= 4; th++) {
-            snd_k_sum_to(th, t, dim, x.p, -2, so, n_out, again.p);
-            assert_true(same_bits(&again, &out));
-        }
-        snd_free(want), snd_free(size);
-        arr_free(&x), arr_free(&out), arr_free(&again);
-    }
+    for (int exact = 0; exact < 2; exact++)
+        for (int d = 0; d < 8; d++)
+            for (int keep = 0; keep < 8; keep++) {
+                const int64_t *dim = dims[d], n = dim[0] * dim[1] * dim[2];
+                int64_t so[3];
+                const int64_t n_out = strides(dim, keep, so);
+                arr x = arr_draw(t, n, 1, "x", 1), out = arr_make(t, n_out, 2), again = arr_make(t, n_out, 0);
+                for (int64_t i = 0; exact && i < n; i++) put(&x, i, (double)(i * 7919 % 17 - 8));
+                snd_k_sum_to(1, t, dim, x.p, -2, so, n_out, out.p);
+                double *want = snd_calloc((size_t)n_out, sizeof *want), *size = snd_calloc((size_t)n_out, sizeof *size);
+                for (int64_t i = 0; i < n; i++) {
+                    const int64_t o = i / dim[2] / dim[1] * so[0] + i / dim[2] % dim[1] * so[1] + i % dim[2] * so[2];
+                    want[o] -= 2 * at(&x, i);
+                    size[o] += 2 * fabs(at(&x, i));
+                }
+                for (int64_t o = 0; o < n_out; o++) {
+                    if (exact)
+                        CHECK_SAME(at(&out, o), want[o]); // small integers: every order is exact
+                    else
+                        CHECK_CLOSE(at(&out, o) / (size[o] + 1), want[o] / (size[o] + 1), 2 * eps_of(t));
+                }
+                for (int th = 2; th <= 4; th++) {
+                    snd_k_sum_to(th, t, dim, x.p, -2, so, n_out, again.p);
+                    assert_true(same_bits(&again, &out));
+                }
+                snd_free(want), snd_free(size);
+                arr_free(&x), arr_free(&out), arr_free(&again);
+            }
 }
 
 // ---- rows ----------------------------------------------------------------------------------------------------------------

@@ -100,7 +100,8 @@ static sonde_status measure(snd_arena *a) {
 }
 
 static sonde_status judge(snd_arena *a) { // a Transformer, which needs no numbers to be described
-    const char *const keys[] = {"layers=3", "width=8", "heads=2", "vocab=11", "position=rope", "init=gpt2; down = zero"};
+    const char *const keys[] = {"layers=3", "width=8",       "heads=2",
+                                "vocab=11", "position=rope", "init=gpt2; down = zero"};
     snd_spec *spec;
     snd_description *d;
     SND_TRY(snd_spec_load(a, "each: x = x + scalar(0)*F(N(N(x)))/sqrt(l)", keys, 6, &spec));
@@ -166,7 +167,7 @@ static void run_survives(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(formulas_survive), cmocka_unit_test(specs_survive), cmocka_unit_test(predict_survives),
+        cmocka_unit_test(formulas_survive), cmocka_unit_test(specs_survive),    cmocka_unit_test(predict_survives),
         cmocka_unit_test(measure_survives), cmocka_unit_test(judging_survives), cmocka_unit_test(run_survives),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,7 +6,13 @@
 
 #include <string.h>
 
-typedef struct stage { snd_arena *a; snd_spec *s; snd_description *d; snd_record *r; snd_run *u; } stage;
+typedef struct stage {
+    snd_arena *a;
+    snd_spec *s;
+    snd_description *d;
+    snd_record *r;
+    snd_run *u;
+} stage;
 
 static stage begin(const char *spec, const char *const *keys, int n) {
     stage t = {.a = snd_arena_create()};
@@ -61,8 +67,12 @@ static const snd_verdict *need(const stage *t, const char *rule, snd_level level
     return v;
 }
 
-static void run(stage *t, int64_t rows) { CHECK_OK(snd_rules_run(t->s, t->d, t->u, &(snd_rules_opts){.rows = rows})); }
-static void end(stage *t) { snd_arena_destroy(t->a); }
+static void run(stage *t, int64_t rows) {
+    CHECK_OK(snd_rules_run(t->s, t->d, t->u, &(snd_rules_opts){.rows = rows}));
+}
+static void end(stage *t) {
+    snd_arena_destroy(t->a);
+}
 
 static void test_ok(void **state) {
     (void)state;
@@ -123,7 +133,8 @@ static void test_vanishing_stream(void **state) {
     stage t = begin("plain", KEYS("layers=40"));
     ramp(&t, "q", true, 0, -0.301);
     run(&t, 64);
-    const snd_verdict *v = need(&t, "stream-vanishes", SND_LEVEL_WARN, "layers.28.x"); // 2^(-k/2) < 2^-14 first for k = 29
+    const snd_verdict *v =
+        need(&t, "stream-vanishes", SND_LEVEL_WARN, "layers.28.x"); // 2^(-k/2) < 2^-14 first for k = 29
     CHECK_CLOSE(v->value, -29 * 0.301 / 2, 1e-12);
     assert_non_null(strstr(v->remedy, "residual connection"));
     end(&t);
@@ -209,12 +220,17 @@ static void test_sites(void **state) {
         assert_null(find(&t, "no-final-norm"));
         end(&t);
     }
-    const struct { int64_t rows; snd_level level; } batches[] = {{1, SND_LEVEL_ERROR}, {4, SND_LEVEL_WARN}, {8, SND_LEVEL_INVALID}, {0, SND_LEVEL_INVALID}};
+    const struct {
+        int64_t rows;
+        snd_level level;
+    } batches[] = {{1, SND_LEVEL_ERROR}, {4, SND_LEVEL_WARN}, {8, SND_LEVEL_INVALID}, {0, SND_LEVEL_INVALID}};
     for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) {
         t = begin("pre", KEYS("layers=2", "norm=batch"));
         run(&t, batches[i].rows);
-        if (batches[i].level == SND_LEVEL_INVALID) assert_null(find(&t, "batch-norm-small-batch"));
-        else need(&t, "batch-norm-small-batch", batches[i].level, "layers.0.F.N1");
+        if (batches[i].level == SND_LEVEL_INVALID)
+            assert_null(find(&t, "batch-norm-small-batch"));
+        else
+            need(&t, "batch-norm-small-batch", batches[i].level, "layers.0.F.N1");
         end(&t);
     }
 }
@@ -316,7 +332,8 @@ static void test_identical(void **state) {
     t = begin("pre", KEYS("layers=4", "width=64"));
     put_params(&t, 0, true);
     for (int i = 0; i < t.u->n_params; i++) // one matrix of each layer is its own
-        if (strstr(t.u->params[i]->name, "W2")) snd_value_metric(t.u->params[i], "wrms", true)->mean += 1e-6 * t.u->params[i]->layer;
+        if (strstr(t.u->params[i]->name, "W2"))
+            snd_value_metric(t.u->params[i], "wrms", true)->mean += 1e-6 * t.u->params[i]->layer;
     run(&t, 64);
     assert_null(find(&t, "layers-identical"));
     end(&t);
@@ -385,10 +402,10 @@ static void test_table(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ok),        cmocka_unit_test(test_stream),        cmocka_unit_test(test_vanishing_stream),
-        cmocka_unit_test(test_gradient),  cmocka_unit_test(test_collapse),      cmocka_unit_test(test_sites),
-        cmocka_unit_test(test_start),     cmocka_unit_test(test_recipe),        cmocka_unit_test(test_measured_init),
-        cmocka_unit_test(test_identical), cmocka_unit_test(test_nonfinite),     cmocka_unit_test(test_sweep),
+        cmocka_unit_test(test_ok),        cmocka_unit_test(test_stream),    cmocka_unit_test(test_vanishing_stream),
+        cmocka_unit_test(test_gradient),  cmocka_unit_test(test_collapse),  cmocka_unit_test(test_sites),
+        cmocka_unit_test(test_start),     cmocka_unit_test(test_recipe),    cmocka_unit_test(test_measured_init),
+        cmocka_unit_test(test_identical), cmocka_unit_test(test_nonfinite), cmocka_unit_test(test_sweep),
         cmocka_unit_test(test_measured),  cmocka_unit_test(test_table)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,9 @@
 
 enum { SHOWN = 14 }; // rows of a table without --full
 
-static int columns_of(const snd_cli *c) { return c->columns > 120 ? 120 : c->columns; }
+static int columns_of(const snd_cli *c) {
+    return c->columns > 120 ? 120 : c->columns;
+}
 
 static void head(snd_cli *c, const char *text) {
     snd_buf b = {0};
@@ -51,12 +53,16 @@ static void show_formula(snd_cli *c, const snd_spec *s, const snd_description *d
     snd_buf_free(&b);
 }
 
-typedef struct line { snd_buf b; const char *sep; } line;
+typedef struct line {
+    snd_buf b;
+    const char *sep;
+} line;
 
 static void put_setting(void *ctx, const char *key, const char *text, bool bare) {
     line *l = ctx;
     (void)bare;
-    if (!strcmp(key, "wiring") || !text || !*text || strchr(text, '\n') || !strcmp(text, "0")) return; // 0: switched off
+    if (!strcmp(key, "wiring") || !text || !*text || strchr(text, '\n') || !strcmp(text, "0"))
+        return; // 0: switched off
     snd_buf_printf(&l->b, "%s%s %s", l->b.len ? l->sep : "", key, text);
 }
 
@@ -112,7 +118,9 @@ static void rest(snd_cli *c, int shown, int n) {
     if (shown < n) snd_print(c, "  ... and %d more; --full shows them\n", n - shown);
 }
 
-static int limit(const snd_cli *c, int n) { return c->full || n <= SHOWN ? n : SHOWN; }
+static int limit(const snd_cli *c, int n) {
+    return c->full || n <= SHOWN ? n : SHOWN;
+}
 
 static void show_sites(snd_cli *c, const snd_description *d) {
     head(c, "Norm sites");
@@ -137,11 +145,14 @@ static void show_mults(snd_cli *c, const snd_description *d) {
         const snd_mult_row *m = &d->mults[i];
         char a[40], b[40];
         snd_buf t = {0};
-        snd_buf_printf(&t, "  %s x %s%s", m->on, m->learned ? "learned, starts at " : "", snd_format_num(a, m->first, 5));
+        snd_buf_printf(&t, "  %s x %s%s", m->on, m->learned ? "learned, starts at " : "",
+                       snd_format_num(a, m->first, 5));
         if (m->first != m->last)
             snd_buf_printf(&t, " (%s) to %s (%s)", m->first_at, snd_format_num(b, m->last, 5), m->last_at);
-        else if (strcmp(m->first_at, m->last_at) != 0) snd_buf_printf(&t, " (%s to %s)", m->first_at, m->last_at);
-        else snd_buf_printf(&t, " (%s)", m->first_at);
+        else if (strcmp(m->first_at, m->last_at) != 0)
+            snd_buf_printf(&t, " (%s to %s)", m->first_at, m->last_at);
+        else
+            snd_buf_printf(&t, " (%s)", m->first_at);
         snd_buf_put(&t, "\n");
         snd_put(c, &t);
         snd_buf_free(&t);
@@ -155,7 +166,10 @@ static const char *shape_text(snd_cli *c, snd_shape s) {
     return snd_arena_str(c->arena, snd_shape_text(s, t));
 }
 
-typedef struct role { const char *name; int64_t n; } role;
+typedef struct role {
+    const char *name;
+    int64_t n;
+} role;
 enum { ROLES = 32 };
 
 // Learned entries of each role, in the order in which the roles come.
@@ -176,7 +190,8 @@ static void put_roles(snd_cli *c, const snd_description *d, snd_buf *b) {
     role roles[ROLES];
     line l = {.sep = c->utf8 ? " · " : ", "};
     const int n = roles_of(d, roles);
-    for (int i = 0; i < n; i++) snd_buf_printf(&l.b, "%s%s %lld", i ? l.sep : "by role: ", roles[i].name, (long long)roles[i].n);
+    for (int i = 0; i < n; i++)
+        snd_buf_printf(&l.b, "%s%s %lld", i ? l.sep : "by role: ", roles[i].name, (long long)roles[i].n);
     if (n > 1) snd_wrap(b, l.b.s, 2, columns_of(c));
     snd_buf_free(&l.b);
 }
@@ -199,13 +214,14 @@ static void show_params(snd_cli *c, const snd_spec *s, const snd_description *d)
     snd_table_print(t);
     rest(c, n, d->n_groups);
     snd_buf b = {0};
-    snd_buf_printf(&b, "  %lld learned: %lld in matrices, %lld elsewhere", (long long)d->n_learned, (long long)d->n_weights,
-                   (long long)(d->n_learned - d->n_weights));
+    snd_buf_printf(&b, "  %lld learned: %lld in matrices, %lld elsewhere", (long long)d->n_learned,
+                   (long long)d->n_weights, (long long)(d->n_learned - d->n_weights));
     if (d->n_state) snd_buf_printf(&b, "; %lld running statistics", (long long)d->n_state);
     snd_buf_put(&b, "\n");
     put_roles(c, d, &b);
     const bool said = s->init_text != NULL || s->formula->init != NULL;
-    snd_buf_printf(&b, "  init %s%s%s%s\n", d->own_init, said ? "" : " (the family's default)", s->init_text ? "; key: " : "", s->init_text ? s->init_text : "");
+    snd_buf_printf(&b, "  init %s%s%s%s\n", d->own_init, said ? "" : " (the family's default)",
+                   s->init_text ? "; key: " : "", s->init_text ? s->init_text : "");
     snd_put(c, &b);
     snd_buf_free(&b);
 }
@@ -224,7 +240,8 @@ static const char *si(char out[40], double v) { // 1.23 G
 }
 
 static void show_cost(snd_cli *c, const snd_description *d) {
-    static const char *const names[] = {"", "total", "products", "attention", "norms", "elementwise", "bytes moved (f32)"};
+    static const char *const names[] = {"",      "total",       "products",         "attention",
+                                        "norms", "elementwise", "bytes moved (f32)"};
     char t[40];
     snd_print(c, "\n");
     snd_buf b = {0};
@@ -235,17 +252,22 @@ static void show_cost(snd_cli *c, const snd_description *d) {
     snd_text_table *tab = snd_table(c, 7);
     snd_table_head(tab, names);
     snd_table_left(tab, 0);
-    const struct { const char *name; const snd_cost *k; double all; } rows[] = {{"  forward", &d->forward, d->flops_forward},
-                                                                                 {"  backward", &d->backward, d->flops_backward}};
+    const struct {
+        const char *name;
+        const snd_cost *k;
+        double all;
+    } rows[] = {{"  forward", &d->forward, d->flops_forward}, {"  backward", &d->backward, d->flops_backward}};
     for (int i = 0; i < 2; i++) {
-        const double v[] = {rows[i].all, rows[i].k->gemm, rows[i].k->attention, rows[i].k->norm, rows[i].k->elementwise, rows[i].k->bytes};
+        const double v[] = {rows[i].all,     rows[i].k->gemm,        rows[i].k->attention,
+                            rows[i].k->norm, rows[i].k->elementwise, rows[i].k->bytes};
         snd_table_cell(tab, rows[i].name);
         for (int k = 0; k < 6; k++) snd_table_cell(tab, si(t, v[k]));
     }
     snd_table_print(tab);
     char f64[40], f32[40], bf16[40];
     const double n = (double)d->n_learned;
-    snd_print(c, "  weights: %sB in f32, %sB in bf16 or f16, %sB in f64\n", si(f32, 4 * n), si(bf16, 2 * n), si(f64, 8 * n));
+    snd_print(c, "  weights: %sB in f32, %sB in bf16 or f16, %sB in f64\n", si(f32, 4 * n), si(bf16, 2 * n),
+              si(f64, 8 * n));
 }
 
 static void show_notes(snd_cli *c, const snd_spec *s, const snd_description *d) {
@@ -270,7 +292,9 @@ static void show(snd_cli *c, const snd_spec *s, const snd_description *d) {
 
 // ---- JSON ---------------------------------------------------------------------------------------------------------------------
 
-static void put_json_setting(void *ctx, const char *key, const char *text, bool bare) { snd_json_setting(ctx, key, text, bare); }
+static void put_json_setting(void *ctx, const char *key, const char *text, bool bare) {
+    snd_json_setting(ctx, key, text, bare);
+}
 
 static void json_kinds(snd_json *j, const snd_description *d) {
     snd_json_open(j, "layers", '[');
@@ -409,7 +433,9 @@ sonde_status snd_verb_describe(snd_cli *c) {
     snd_description *d;
     SND_TRY(snd_cli_load_spec(c, &spec));
     SND_TRY(snd_describe(c->arena, spec, &d));
-    if (c->json) json(c, spec, d);
-    else show(c, spec, d);
+    if (c->json)
+        json(c, spec, d);
+    else
+        show(c, spec, d);
     return SONDE_OK;
 }

@@ -129,12 +129,16 @@ double snd_student_quantile(int dof, double z) {
         y = a * y * y;
         y = y > 0.002 ? expm1(y) : 0.5 * y * y + y;
     } else {
-        y = ((1 / (((n + 6) / (n * y) - 0.089 * d - 0.822) * (n + 2) * 3) + 0.5 / (n + 4)) * y - 1) * (n + 1) / (n + 2) + 1 / y;
+        y = ((1 / (((n + 6) / (n * y) - 0.089 * d - 0.822) * (n + 2) * 3) + 0.5 / (n + 4)) * y - 1) * (n + 1) /
+                (n + 2) +
+            1 / y;
     }
     return sqrt(n * y);
 }
 
-double snd_student_975(int dof) { return snd_student_quantile(dof, 1.959963985); }
+double snd_student_975(int dof) {
+    return snd_student_quantile(dof, 1.959963985);
+}
 
 void snd_slope(const double *x, const double *y, int n, double *slope, double *half_width) {
     double sx = 0, sy = 0, sxx = 0, sxy = 0, syy = 0;

@@ -127,8 +127,8 @@ static size_t layout(int64_t R, int64_t k, int64_t n, void *base, work *w) {
         at[i] = base ? (double *)base + total : NULL;
         total += (sizes[i] + 7) / 8 * 8;
     }
-    *w = (work){at[0], at[1], at[2], at[3], at[4], at[5], at[6], at[7], at[8],
-                base ? (int32_t *)((double *)base + total) : NULL};
+    *w = (work){at[0], at[1], at[2], at[3], at[4],
+                at[5], at[6], at[7], at[8], base ? (int32_t *)((double *)base + total) : NULL};
     return (size_t)(total + R) * sizeof(double);
 }
 
@@ -141,8 +141,10 @@ static size_t forward_scratch(const snd_graph *g, const snd_node *n) {
 
 static void widen(snd_dtype t, const void *restrict src, int64_t n, double *restrict dst) {
     const float *f = src;
-    if (t == SND_F64) memcpy(dst, src, (size_t)n * sizeof *dst);
-    else for (int64_t i = 0; i < n; i++) dst[i] = (double)f[i];
+    if (t == SND_F64)
+        memcpy(dst, src, (size_t)n * sizeof *dst);
+    else
+        for (int64_t i = 0; i < n; i++) dst[i] = (double)f[i];
 }
 
 // v widened into w->wide, its factor into w->L and, in the graph's type, w->tL. Returns the rank. A row that is not
@@ -168,8 +170,10 @@ static void forward_run(snd_run *r) {
     layout(R, k, n, r->scratch, &w);
     const int64_t p = factor(r, x, R, k, &w);
     draw(r, r->index, p * n, w.tZ);
-    if (p == 0) snd_k_fill_const(1, r->t, R * n, 0, y);
-    else snd_k_gemm(1, r->t, false, false, R, n, p, 1, w.tL, R, w.tZ, n, 0, y, n);
+    if (p == 0)
+        snd_k_fill_const(1, r->t, R * n, 0, y);
+    else
+        snd_k_gemm(1, r->t, false, false, R, n, p, 1, w.tL, R, w.tZ, n, 0, y, n);
     mark_bad_rows(r, R, n, y, k, x->p);
     snd_out_done(r, 0, x->e, -1);
 }
@@ -187,8 +191,12 @@ static void forward_cost(const snd_graph *g, const snd_node *n, double *flops, d
     *flops = 2.0 * (double)R * (double)R * (double)(k + n->attr.i[0]);
 }
 
-const snd_op_info snd_op_glinear = {.name = "glinear", .shape = forward_shape, .run = forward_run, .grad = forward_grad,
-                                    .scratch = forward_scratch, .cost = forward_cost};
+const snd_op_info snd_op_glinear = {.name = "glinear",
+                                    .shape = forward_shape,
+                                    .run = forward_run,
+                                    .grad = forward_grad,
+                                    .scratch = forward_scratch,
+                                    .cost = forward_cost};
 
 snd_id snd_g_glinear(snd_graph *g, snd_id x, int64_t n, double var) {
     if (!x) return 0;
@@ -229,7 +237,8 @@ static void row_space(const snd_run *r, int64_t R, int64_t k, int64_t p, const w
     for (int64_t c = 0; c < k; c += R) {
         const int64_t b = k - c < R ? k - c : R;
         snd_k_gemm(1, SND_F64, false, false, p, b, R, 1, M, R, w->wide + c, k, 0, Q, R);
-        for (int64_t i = 0; i < p; i++) snd_convert(Q + i * R, SND_F64, (char *)w->tQ + (size_t)(i * k + c) * size, r->t, b);
+        for (int64_t i = 0; i < p; i++)
+            snd_convert(Q + i * R, SND_F64, (char *)w->tQ + (size_t)(i * k + c) * size, r->t, b);
     }
 }
 
@@ -244,8 +253,10 @@ static void backward_run(snd_run *r) {
     // the fresh part F = chol(dy dyᵀ) Z2
     const int64_t p2 = factor(r, dy, R, n, &w);
     draw(r, r->index, p2 * k, w.tZ);
-    if (p2 == 0) snd_k_fill_const(1, r->t, R * k, 0, F);
-    else snd_k_gemm(1, r->t, false, false, R, k, p2, 1, w.tL, R, w.tZ, k, 0, F, k);
+    if (p2 == 0)
+        snd_k_fill_const(1, r->t, R * k, 0, F);
+    else
+        snd_k_gemm(1, r->t, false, false, R, k, p2, 1, w.tL, R, w.tZ, k, 0, F, k);
     // the rows of x, and Z as the forward drew it: F + (dy Zᵀ - F Qᵀ) Q
     const int64_t p = factor(r, x, R, k, &w);
     if (p > 0) {
@@ -259,5 +270,8 @@ static void backward_run(snd_run *r) {
     snd_out_done(r, 0, dy->e, -1);
 }
 
-const snd_op_info snd_op_glinear_dx = {.name = "glinear_dx", .shape = backward_shape, .run = backward_run,
-                                       .scratch = backward_scratch, .cost = snd_cost_some};
+const snd_op_info snd_op_glinear_dx = {.name = "glinear_dx",
+                                       .shape = backward_shape,
+                                       .run = backward_run,
+                                       .scratch = backward_scratch,
+                                       .cost = snd_cost_some};

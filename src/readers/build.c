@@ -107,8 +107,8 @@ static sonde_status b_norm(void *self, const snd_site *site, const snd_norm_args
 static sonde_status b_linear(void *self, const snd_site *site, const snd_linear_args *l, snd_val a, snd_val *out) {
     builder *b = self;
     b->nn.layer = site->layer;
-    SND_TRY(snd_nn_linear(&b->nn, site->name, l->role, l->alt, a.id, a.kind == SND_V_TOKEN ? 1 : a.cols,
-                          l->out, l->has_gain ? l->gain : -1, l->zero, l->bias, &out->id));
+    SND_TRY(snd_nn_linear(&b->nn, site->name, l->role, l->alt, a.id, a.kind == SND_V_TOKEN ? 1 : a.cols, l->out,
+                          l->has_gain ? l->gain : -1, l->zero, l->bias, &out->id));
     return check(b, site->name);
 }
 

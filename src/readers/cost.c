@@ -24,8 +24,14 @@ void snd_cost_attention(snd_description *d, double queries, double pairs, double
 
 void snd_cost_norm(snd_description *d, snd_norm_kind kind, double elements) {
     // forward: sum, centre, square-sum, scale, gain, bias; rms and scale have no mean and no bias
-    const double fwd = kind == SND_NORM_LAYER || kind == SND_NORM_BATCH ? 7 : kind == SND_NORM_RMS ? 4 : kind == SND_NORM_SCALE ? 3 : FN + 3;
-    const double bwd = kind == SND_NORM_LAYER || kind == SND_NORM_BATCH ? 13 : kind == SND_NORM_RMS ? 9 : kind == SND_NORM_SCALE ? 6 : 8;
+    const double fwd = kind == SND_NORM_LAYER || kind == SND_NORM_BATCH ? 7
+                       : kind == SND_NORM_RMS                           ? 4
+                       : kind == SND_NORM_SCALE                         ? 3
+                                                                        : FN + 3;
+    const double bwd = kind == SND_NORM_LAYER || kind == SND_NORM_BATCH ? 13
+                       : kind == SND_NORM_RMS                           ? 9
+                       : kind == SND_NORM_SCALE                         ? 6
+                                                                        : 8;
     if (kind == SND_NORM_NONE) return;
     d->forward.norm += fwd * elements;
     d->forward.bytes += F32 * 2 * elements;

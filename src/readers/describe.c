@@ -55,12 +55,15 @@ static sonde_status with_const(snd_describer *b, snd_bin op, double c, snd_val a
         if (f == 0) {
             n->op = SND_D_STOP; // no gradient comes through
             snd_d_known(n, true, 0);
-        }
-        else snd_d_known(n, p->known, x * f);
+        } else
+            snd_d_known(n, p->known, x * f);
         SND_TRY(note_mult(b, p, f, false, n));
     } else {
-        const double y = op == SND_BIN_ADD ? x + c : op == SND_BIN_SUB ? (left ? c - x : x - c) : op == SND_BIN_DIV ? c / x
-                         : op == SND_BIN_MIN ? fmin(x, c) : fmax(x, c);
+        const double y = op == SND_BIN_ADD   ? x + c
+                         : op == SND_BIN_SUB ? (left ? c - x : x - c)
+                         : op == SND_BIN_DIV ? c / x
+                         : op == SND_BIN_MIN ? fmin(x, c)
+                                             : fmax(x, c);
         snd_d_known(n, p->known, y);
     }
     const double e = snd_cost_elements(b, out);
@@ -76,14 +79,17 @@ static sonde_status d_binary(void *self, snd_bin op, snd_val p, snd_val q, snd_v
     snd_describer *b = self;
     if (p.kind == SND_V_CONST) return with_const(b, op, p.num, q, true, out);
     if (q.kind == SND_V_CONST) return with_const(b, op, q.num, p, false, out);
-    static const snd_dop ops[] = {[SND_BIN_ADD] = SND_D_ADD, [SND_BIN_SUB] = SND_D_ADD, [SND_BIN_MUL] = SND_D_MUL,
-                                  [SND_BIN_DIV] = SND_D_DIV, [SND_BIN_MIN] = SND_D_MINMAX, [SND_BIN_MAX] = SND_D_MINMAX};
+    static const snd_dop ops[] = {
+        [SND_BIN_ADD] = SND_D_ADD, [SND_BIN_SUB] = SND_D_ADD,    [SND_BIN_MUL] = SND_D_MUL,
+        [SND_BIN_DIV] = SND_D_DIV, [SND_BIN_MIN] = SND_D_MINMAX, [SND_BIN_MAX] = SND_D_MINMAX};
     const snd_val in[2] = {p, q};
     snd_dnode *n;
     SND_TRY(snd_d_node(b, ops[op], op == SND_BIN_SUB, in, 2, out, &n));
     const snd_dnode *x = &b->nodes[p.id], *y = &b->nodes[q.id];
-    if (op == SND_BIN_MUL && is_learned(&p, x)) SND_TRY(note_mult(b, y, x->start, true, n));
-    else if (op == SND_BIN_MUL && is_learned(&q, y)) SND_TRY(note_mult(b, x, y->start, true, n));
+    if (op == SND_BIN_MUL && is_learned(&p, x))
+        SND_TRY(note_mult(b, y, x->start, true, n));
+    else if (op == SND_BIN_MUL && is_learned(&q, y))
+        SND_TRY(note_mult(b, x, y->start, true, n));
     snd_cost_binary(b->d, snd_cost_elements(b, &p) + snd_cost_elements(b, &q), snd_cost_elements(b, out));
     return SONDE_OK;
 }
@@ -121,7 +127,8 @@ static sonde_status d_linear(void *self, const snd_site *site, const snd_linear_
     b->layer = site->layer;
     const int64_t in = a.kind == SND_V_TOKEN ? 1 : a.cols;
     SND_TRY(snd_d_node(b, SND_D_MAP, false, &a, 1, out, &n));
-    SND_TRY(snd_d_map(b, site->name, l->role, l->alt, in, l->out, 0, l->has_gain ? l->gain : -1, l->zero, l->bias, &zero));
+    SND_TRY(
+        snd_d_map(b, site->name, l->role, l->alt, in, l->out, 0, l->has_gain ? l->gain : -1, l->zero, l->bias, &zero));
     n->n_params = b->d->n_params - n->first_param;
     n->closed = zero;
     n->site = site->name;
@@ -130,7 +137,8 @@ static sonde_status d_linear(void *self, const snd_site *site, const snd_linear_
     return SONDE_OK;
 }
 
-static sonde_status learned(snd_describer *b, const snd_site *site, const char *role, int64_t size, double init, snd_val *out) {
+static sonde_status learned(snd_describer *b, const snd_site *site, const char *role, int64_t size, double init,
+                            snd_val *out) {
     snd_dnode *n;
     double start;
     b->layer = site->layer;
@@ -183,7 +191,9 @@ static sonde_status d_alias(void *self, snd_val a, snd_val *out) {
     return snd_d_node(self, SND_D_ALIAS, false, &a, 1, out, NULL);
 }
 
-static sonde_status d_cond(void *self, snd_val *out) { return snd_d_node(self, SND_D_SOURCE, false, NULL, 0, out, NULL); }
+static sonde_status d_cond(void *self, snd_val *out) {
+    return snd_d_node(self, SND_D_SOURCE, false, NULL, 0, out, NULL);
+}
 
 static sonde_status d_depthmix(void *self, const snd_site *site, const snd_val *list, int n, snd_val *out) {
     snd_describer *b = self;
@@ -199,7 +209,8 @@ static sonde_status d_depthmix(void *self, const snd_site *site, const snd_val *
     return SONDE_OK;
 }
 
-static sonde_status d_depthattn(void *self, const snd_site *site, const snd_val *list, int n, double eps, snd_val *out) {
+static sonde_status d_depthattn(void *self, const snd_site *site, const snd_val *list, int n, double eps,
+                                snd_val *out) {
     snd_describer *b = self;
     snd_dnode *node;
     (void)eps;
@@ -229,7 +240,8 @@ static sonde_status d_sublayer(void *self, const snd_site *site, const snd_sub_a
 
 // ---- convnets ---------------------------------------------------------------------------------------------------------------
 
-static sonde_status convolve(snd_describer *b, const snd_site *site, const char *role, snd_val a, int64_t channels, int64_t k, snd_val *out) {
+static sonde_status convolve(snd_describer *b, const snd_site *site, const char *role, snd_val a, int64_t channels,
+                             int64_t k, snd_val *out) {
     snd_dnode *n;
     bool zero = false;
     b->layer = site->layer;
@@ -242,12 +254,14 @@ static sonde_status convolve(snd_describer *b, const snd_site *site, const char 
     return SONDE_OK;
 }
 
-static sonde_status d_conv(void *self, const snd_site *site, snd_val a, int64_t channels, int64_t k, int64_t stride, snd_val *out) {
+static sonde_status d_conv(void *self, const snd_site *site, snd_val a, int64_t channels, int64_t k, int64_t stride,
+                           snd_val *out) {
     (void)stride;
     return convolve(self, site, "conv", a, channels, k, out);
 }
 
-static sonde_status d_shortcut(void *self, const snd_site *site, snd_val x, snd_val u, int64_t channels, int64_t stride, snd_val *out) {
+static sonde_status d_shortcut(void *self, const snd_site *site, snd_val x, snd_val u, int64_t channels, int64_t stride,
+                               snd_val *out) {
     (void)x;
     (void)stride;
     return convolve(self, site, "conv", u, channels, 1, out);
@@ -302,10 +316,14 @@ static void close_call(snd_describer *b, const char *name, snd_val v) {
 static sonde_status d_tap(void *self, const char *name, snd_val v) {
     snd_describer *b = self;
     const char *local = name + strlen(b->stack.prefix);
-    if (!strncmp(local, "in.", 3) && !ends_with(local, ".out")) b->nodes[v.id].stream = true; // streams start here
-    else if (ends_with(name, ".in")) return open_call(b, name, v);
-    else if (ends_with(name, ".out") && !strstr(local, ".N") && strncmp(local, "out.", 4) != 0) close_call(b, name, v);
-    else b->nodes[v.id].sum = false; // "layers.3.x": from here on it is the stream
+    if (!strncmp(local, "in.", 3) && !ends_with(local, ".out"))
+        b->nodes[v.id].stream = true; // streams start here
+    else if (ends_with(name, ".in"))
+        return open_call(b, name, v);
+    else if (ends_with(name, ".out") && !strstr(local, ".N") && strncmp(local, "out.", 4) != 0)
+        close_call(b, name, v);
+    else
+        b->nodes[v.id].sum = false; // "layers.3.x": from here on it is the stream
     return SONDE_OK;
 }
 
@@ -332,11 +350,28 @@ static sonde_status d_stmt(void *self, const snd_stmt *s, snd_section sec, int l
 
 // ---- stacks --------------------------------------------------------------------------------------------------------------------
 
-static const snd_reader ops = {
-    .unary = d_unary, .binary = d_binary, .norm = d_norm, .linear = d_linear, .scalar = d_scalar, .vector = d_vector, .unit = d_unit,
-    .dot = d_dot, .rms = d_rms, .stop = d_stop, .cond = d_cond, .depthmix = d_depthmix, .depthattn = d_depthattn,
-    .sublayer = d_sublayer, .conv = d_conv, .shortcut = d_shortcut, .pool = d_pool, .alias = d_alias, .tap = d_tap,
-    .enter = d_enter, .leave = d_leave, .stmt = d_stmt};
+static const snd_reader ops = {.unary = d_unary,
+                               .binary = d_binary,
+                               .norm = d_norm,
+                               .linear = d_linear,
+                               .scalar = d_scalar,
+                               .vector = d_vector,
+                               .unit = d_unit,
+                               .dot = d_dot,
+                               .rms = d_rms,
+                               .stop = d_stop,
+                               .cond = d_cond,
+                               .depthmix = d_depthmix,
+                               .depthattn = d_depthattn,
+                               .sublayer = d_sublayer,
+                               .conv = d_conv,
+                               .shortcut = d_shortcut,
+                               .pool = d_pool,
+                               .alias = d_alias,
+                               .tap = d_tap,
+                               .enter = d_enter,
+                               .leave = d_leave,
+                               .stmt = d_stmt};
 
 static sonde_status walk(snd_describer *b, snd_val *out) {
     const snd_spec *s = b->spec;
@@ -346,7 +381,8 @@ static sonde_status walk(snd_describer *b, snd_val *out) {
     snd_walk w = {.arena = b->arena, .stack = &b->stack, .reader = &r};
     b->walk = &w;
     b->calls = 0;
-    snd_val in = {.kind = conv ? SND_V_MAP : SND_V_STREAM, .cols = conv ? (s->inputs > 0 ? s->inputs : s->width) : s->width};
+    snd_val in = {.kind = conv ? SND_V_MAP : SND_V_STREAM,
+                  .cols = conv ? (s->inputs > 0 ? s->inputs : s->width) : s->width};
     if (conv) in.h = in.w = 32; // what measure draws: formulas.md section 5
     snd_dnode *n;
     SND_TRY(snd_d_node(b, SND_D_SOURCE, false, NULL, 0, &in, &n));
@@ -412,8 +448,9 @@ static void merge_mults(snd_description *d) {
     for (int i = 0; i < d->n_mults; i++) {
         snd_mult_row *m = &d->mults[i];
         int k = 0;
-        while (k < n && (strcmp(d->mults[k].on, m->on) != 0 || d->mults[k].learned != m->learned || d->mults[k].first != m->first ||
-                         d->mults[k].last != m->last)) k++;
+        while (k < n && (strcmp(d->mults[k].on, m->on) != 0 || d->mults[k].learned != m->learned ||
+                         d->mults[k].first != m->first || d->mults[k].last != m->last))
+            k++;
         if (k == n) {
             d->mults[n++] = *m;
             continue;
@@ -436,7 +473,8 @@ static sonde_status collect_mults(snd_describer *b) {
         if (m->v == 1 && !m->learned) continue;
         int k = d->n_mults - 1;
         while (k >= 0 && (key[k]->ord != m->ord || key[k]->rep != m->rep || key[k]->stack != m->stack ||
-                          strcmp(key[k]->on, m->on) != 0 || key[k]->learned != m->learned)) k--;
+                          strcmp(key[k]->on, m->on) != 0 || key[k]->learned != m->learned))
+            k--;
         if (k < 0) {
             SND_TRY(snd_d_room(b->arena, (void **)&d->mults, &cap, d->n_mults, sizeof *d->mults));
             key[k = d->n_mults++] = m;
@@ -470,18 +508,30 @@ static sonde_status start_lines(snd_describer *b) {
         gated += d->calls[i].no_grad;
         zero += d->calls[i].out_zero && !d->calls[i].no_grad;
     }
-    if (gated) SND_TRY(line(b, "%d of %d branches are multiplied by zero at the start: in the first step only their gates get a gradient", gated, d->n_calls));
-    if (zero) SND_TRY(line(b, "%d of %d branches return zero at the start: in the first step only their last maps get a gradient", zero, d->n_calls));
-    if (d->head_zero) SND_TRY(line(b, "the head starts at zero: in the first step nothing below it gets a gradient from a loss"));
+    if (gated)
+        SND_TRY(line(
+            b,
+            "%d of %d branches are multiplied by zero at the start: in the first step only their gates get a gradient",
+            gated, d->n_calls));
+    if (zero)
+        SND_TRY(
+            line(b, "%d of %d branches return zero at the start: in the first step only their last maps get a gradient",
+                 zero, d->n_calls));
+    if (d->head_zero)
+        SND_TRY(line(b, "the head starts at zero: in the first step nothing below it gets a gradient from a loss"));
     return SONDE_OK;
 }
 
 static sonde_status end_lines(snd_describer *b) {
     const snd_description *d = b->d;
     const snd_spec *s = b->spec;
-    if (d->final_norm) SND_TRY(line(b, "out.x is normalised"));
-    else if (d->n_branches > 1) SND_TRY(line(b, "no norm after the last layer: out.x carries the sum of %d normalised branches", d->n_branches));
-    else if (d->n_sites > 0) SND_TRY(line(b, "no norm after the last layer"));
+    if (d->final_norm)
+        SND_TRY(line(b, "out.x is normalised"));
+    else if (d->n_branches > 1)
+        SND_TRY(
+            line(b, "no norm after the last layer: out.x carries the sum of %d normalised branches", d->n_branches));
+    else if (d->n_sites > 0)
+        SND_TRY(line(b, "no norm after the last layer"));
     int twice = 0;
     const snd_site_row *first = NULL;
     for (int i = 0; i < d->n_sites; i++) {
@@ -489,12 +539,15 @@ static sonde_status end_lines(snd_describer *b) {
         if (!first) first = &d->sites[i];
         twice++;
     }
-    if (first) SND_TRY(line(b, "%d norm site%s directly read%s another norm's output, the first is %s after %s", twice, twice == 1 ? "" : "s", twice == 1 ? "s" : "", first->name, first->after));
+    if (first)
+        SND_TRY(line(b, "%d norm site%s directly read%s another norm's output, the first is %s after %s", twice,
+                     twice == 1 ? "" : "s", twice == 1 ? "s" : "", first->name, first->after));
     if (s->norm == SND_NORM_NONE && d->n_sites > 0) SND_TRY(line(b, "norm=none makes every N the identity"));
     if (s->arch == SND_ARCH_ENCDEC && s->family == SND_FAM_TRANSFORMER && !calls_cross(b))
         SND_TRY(line(b, "warning: the wiring never calls C, so the decoder does not read the encoder"));
     if (s->formula->init && s->formula->init->kind && !strcmp(s->formula->init->kind, "profile"))
-        SND_TRY(line(b, "the wiring's init is profiled: its vectors depend on one pass over the input and start at 1 here"));
+        SND_TRY(line(
+            b, "the wiring's init is profiled: its vectors depend on one pass over the input and start at 1 here"));
     return SONDE_OK;
 }
 
@@ -505,7 +558,8 @@ static sonde_status unused_lines(snd_describer *b) {
     for (int i = 0; i < d->n_params; i++)
         uses_hidden = uses_hidden || (d->params[i].shape.nd == 2 && d->params[i].shape.dim[0] == s->hidden);
     cond = snd_formula_calls(s->formula, "silu") || s->cond == 0;
-    if (!uses_hidden && s->hidden != s->width) SND_TRY(line(b, "hidden=%lld is not used by this block", (long long)s->hidden));
+    if (!uses_hidden && s->hidden != s->width)
+        SND_TRY(line(b, "hidden=%lld is not used by this block", (long long)s->hidden));
     (void)cond;
     if (d->n_sites == 0 && s->family != SND_FAM_CONVNET && s->norm != SND_NORM_LAYER && s->norm != SND_NORM_NONE)
         SND_TRY(line(b, "norm=%s is not used: the wiring has no norm site", snd_norm_name(s->norm)));

@@ -10,7 +10,9 @@ void snd_d_known(snd_dnode *n, bool known, double v) {
     n->start = v;
 }
 
-static bool is_zero(const snd_dnode *n) { return n->known && n->start == 0; }
+static bool is_zero(const snd_dnode *n) {
+    return n->known && n->start == 0;
+}
 
 static void inherit(snd_dnode *n, const snd_dnode *a) {
     n->known = a->known;
@@ -35,7 +37,10 @@ static void after_norm(snd_dnode *n, const snd_dnode *a) {
     n->known = is_zero(a); // the norm of zero is its bias, and biases start at zero
 }
 
-typedef struct shaped { const snd_dnode *n; bool rows; } shaped; // rows: one value per row, not a learned number or vector
+typedef struct shaped {
+    const snd_dnode *n;
+    bool rows;
+} shaped; // rows: one value per row, not a learned number or vector
 
 // Two values that both hold the stream share its history; a branch adds to it.
 static void add_up(snd_dnode *n, const snd_dnode *a, const snd_dnode *b) {
@@ -50,15 +55,21 @@ static void add_up(snd_dnode *n, const snd_dnode *a, const snd_dnode *b) {
 static void after_two(snd_dnode *n, shaped a, shaped b) {
     add_up(n, a.n, b.n);
     // scaling or shifting a norm's output by what is the same for all rows leaves it one
-    n->normed = (a.n->normed && !b.rows) || (b.n->normed && !a.rows) || (n->op == SND_D_ADD && a.n->normed && b.n->normed);
+    n->normed =
+        (a.n->normed && !b.rows) || (b.n->normed && !a.rows) || (n->op == SND_D_ADD && a.n->normed && b.n->normed);
     n->had_stream = a.n->normed ? a.n->had_stream : b.n->had_stream;
     n->site = a.n->site ? a.n->site : b.n->site;
     const bool za = is_zero(a.n), zb = is_zero(b.n), both = a.n->known && b.n->known;
-    if (n->op == SND_D_MUL && (za || zb)) snd_d_known(n, true, 0);
-    else if (n->op == SND_D_MUL && both) snd_d_known(n, true, a.n->start * b.n->start);
-    else if (n->op == SND_D_DIV && za) snd_d_known(n, true, 0);
-    else if (n->op == SND_D_ADD && za && b.n->known) snd_d_known(n, true, n->minus ? -b.n->start : b.n->start);
-    else if (n->op == SND_D_ADD && both) snd_d_known(n, true, a.n->start + (n->minus ? -b.n->start : b.n->start));
+    if (n->op == SND_D_MUL && (za || zb))
+        snd_d_known(n, true, 0);
+    else if (n->op == SND_D_MUL && both)
+        snd_d_known(n, true, a.n->start * b.n->start);
+    else if (n->op == SND_D_DIV && za)
+        snd_d_known(n, true, 0);
+    else if (n->op == SND_D_ADD && za && b.n->known)
+        snd_d_known(n, true, n->minus ? -b.n->start : b.n->start);
+    else if (n->op == SND_D_ADD && both)
+        snd_d_known(n, true, a.n->start + (n->minus ? -b.n->start : b.n->start));
 }
 
 static void after_unary(snd_dnode *n, const snd_dnode *a) {
@@ -81,7 +92,8 @@ static void fill(const snd_describer *b, snd_dnode *n, const snd_val *in, int n_
     case SND_D_DIV:
     case SND_D_MINMAX: {
         const shaped p = {first, in[0].kind == SND_V_STREAM || in[0].kind == SND_V_MAP || in[0].kind == SND_V_TOKEN};
-        const shaped q = {&b->nodes[in[1].id], in[1].kind == SND_V_STREAM || in[1].kind == SND_V_MAP || in[1].kind == SND_V_TOKEN};
+        const shaped q = {&b->nodes[in[1].id],
+                          in[1].kind == SND_V_STREAM || in[1].kind == SND_V_MAP || in[1].kind == SND_V_TOKEN};
         after_two(n, p, q);
         break;
     }
@@ -106,7 +118,8 @@ sonde_status snd_d_room(snd_arena *a, void **p, int64_t *cap, int n, size_t size
     return SONDE_OK;
 }
 
-sonde_status snd_d_node(snd_describer *b, snd_dop op, bool minus, const snd_val *in, int n_in, snd_val *out, snd_dnode **node) {
+sonde_status snd_d_node(snd_describer *b, snd_dop op, bool minus, const snd_val *in, int n_in, snd_val *out,
+                        snd_dnode **node) {
     if (b->n_nodes == 0) b->n_nodes = 1; // id 0 is nothing
     SND_TRY(snd_d_room(b->arena, (void **)&b->nodes, &b->cap_nodes, b->n_nodes, sizeof *b->nodes));
     snd_dnode *n = &b->nodes[b->n_nodes];
@@ -135,7 +148,8 @@ static void step_back(snd_describer *b, const snd_dnode *n) {
     switch (n->op) {
     case SND_D_MUL:
     case SND_D_DOT:
-        if (!q) pass(b, n, 0, true);
+        if (!q)
+            pass(b, n, 0, true);
         else {
             pass(b, n, 0, !is_zero(q));
             pass(b, n, 1, !is_zero(p));
@@ -184,7 +198,8 @@ const char *snd_d_gate(const snd_describer *b, int32_t v) {
                 const char *s = snd_d_gate(b, i);
                 if (s) return s;
             }
-            if (n->op == SND_D_MUL && n->n_in == 2 && is_zero(&b->nodes[n->in[1 - k]])) return b->nodes[n->in[1 - k]].site;
+            if (n->op == SND_D_MUL && n->n_in == 2 && is_zero(&b->nodes[n->in[1 - k]]))
+                return b->nodes[n->in[1 - k]].site;
         }
     }
     return NULL;

@@ -14,10 +14,12 @@ static snd_nn rules(const snd_describer *b, const snd_spec *spec) {
     return (snd_nn){.spec = spec, .stack = &b->stack, .layer = b->layer};
 }
 
-static double mean_of(const snd_init *i) { return i->kind == SND_INIT_CONST ? i->a * i->factor : 0; }
+static double mean_of(const snd_init *i) {
+    return i->kind == SND_INIT_CONST ? i->a * i->factor : 0;
+}
 
-static sonde_status add(snd_describer *b, const char *name, const char *role, const char *alt, snd_shape shape, const snd_init *i,
-                        const snd_init *own) {
+static sonde_status add(snd_describer *b, const char *name, const char *role, const char *alt, snd_shape shape,
+                        const snd_init *i, const snd_init *own) {
     snd_description *d = b->d;
     if (!name) return SONDE_ENOMEM;
     SND_TRY(snd_d_room(b->arena, (void **)&d->params, &b->cap_params, d->n_params, sizeof *d->params));
@@ -26,16 +28,24 @@ static sonde_status add(snd_describer *b, const char *name, const char *role, co
     const char *copy = text.failed ? NULL : snd_arena_str(b->arena, text.s);
     snd_buf_free(&text);
     if (!copy) return SONDE_ENOMEM;
-    d->params[d->n_params++] = (snd_param_row){.name = name, .role = role, .alt = alt, .init = copy, .shape = shape,
-                                               .var = snd_nn_init_var(i), .mean = mean_of(i), .own_var = snd_nn_init_var(own),
-                                               .own_mean = mean_of(own), .layer = b->layer};
+    d->params[d->n_params++] = (snd_param_row){.name = name,
+                                               .role = role,
+                                               .alt = alt,
+                                               .init = copy,
+                                               .shape = shape,
+                                               .var = snd_nn_init_var(i),
+                                               .mean = mean_of(i),
+                                               .own_var = snd_nn_init_var(own),
+                                               .own_mean = mean_of(own),
+                                               .layer = b->layer};
     const int64_t n = snd_shape_size(shape);
     d->n_learned += n;
     if (shape.nd >= 2) d->n_weights += n;
     return SONDE_OK;
 }
 
-sonde_status snd_d_value(snd_describer *b, const char *name, const char *role, snd_shape shape, double v, bool last, double *start) {
+sonde_status snd_d_value(snd_describer *b, const char *name, const char *role, snd_shape shape, double v, bool last,
+                         double *start) {
     const snd_nn m = rules(b, b->spec), bare = rules(b, &b->bare);
     snd_init i, own;
     SND_TRY(snd_nn_init_value(&m, role, v, &i));
@@ -45,8 +55,8 @@ sonde_status snd_d_value(snd_describer *b, const char *name, const char *role, s
     return add(b, name, role, NULL, shape, &i, &own);
 }
 
-static sonde_status add_map(snd_describer *b, const char *name, const char *role, const char *alt, snd_shape shape, int64_t fan_in,
-                            int64_t fan_out, double gain, bool zero, bool *is_zero) {
+static sonde_status add_map(snd_describer *b, const char *name, const char *role, const char *alt, snd_shape shape,
+                            int64_t fan_in, int64_t fan_out, double gain, bool zero, bool *is_zero) {
     const snd_nn m = rules(b, b->spec), bare = rules(b, &b->bare);
     snd_init i, own;
     SND_TRY(snd_nn_init_map(&m, role, alt, fan_in, fan_out, gain, zero, &i));
@@ -56,8 +66,8 @@ static sonde_status add_map(snd_describer *b, const char *name, const char *role
 }
 
 // k > 0: a convolution of k x k.
-sonde_status snd_d_map(snd_describer *b, const char *site, const char *role, const char *alt, int64_t in, int64_t out, int64_t k,
-                       double gain, bool zero, bool bias, bool *is_zero) {
+sonde_status snd_d_map(snd_describer *b, const char *site, const char *role, const char *alt, int64_t in, int64_t out,
+                       int64_t k, double gain, bool zero, bool bias, bool *is_zero) {
     const int64_t area = k > 0 ? k * k : 1;
     const snd_shape shape = k > 0 ? SND_SHAPE(out, in, k, k) : SND_SHAPE(out, in);
     SND_TRY(add_map(b, join(b, site, "weight"), role, alt, shape, in * area, out * area, gain, zero, is_zero));
@@ -90,8 +100,14 @@ void snd_d_norm_text(const snd_norm_args *n, snd_buf *b) {
         snd_buf_num(b, n->eps, 6);
     }
     const bool plus1 = n->plus1 && n->kind != SND_NORM_SCALE;
-    if (!n->affine) snd_buf_put(b, ", no weight");
-    else snd_buf_printf(b, ", %s%s", plus1 ? "weight w used as 1 + w" : n->kind == SND_NORM_SCALE ? "one weight" : "weight", has_bias(n) ? " and bias" : "");
+    if (!n->affine)
+        snd_buf_put(b, ", no weight");
+    else
+        snd_buf_printf(b, ", %s%s",
+                       plus1                       ? "weight w used as 1 + w"
+                       : n->kind == SND_NORM_SCALE ? "one weight"
+                                                   : "weight",
+                       has_bias(n) ? " and bias" : "");
     if (n->kind == SND_NORM_DYT) snd_buf_put(b, ", tanh(alpha x)");
     if (n->kind == SND_NORM_DERF) snd_buf_put(b, ", erf(alpha x + shift)");
     if (n->affine && n->has_gain) {
@@ -116,11 +132,13 @@ static sonde_status norm_params(snd_describer *b, const char *site, const snd_no
     *zero = false;
     if (n->kind == SND_NORM_NONE) return SONDE_OK;
     if (n->affine)
-        SND_TRY(snd_d_value(b, join(b, site, "weight"), "g", SND_SHAPE(scale ? 1 : d), initial_gain(n, d) - plus1, false, &gain));
+        SND_TRY(snd_d_value(b, join(b, site, "weight"), "g", SND_SHAPE(scale ? 1 : d), initial_gain(n, d) - plus1,
+                            false, &gain));
     if (has_bias(n)) SND_TRY(snd_d_value(b, join(b, site, "bias"), "b", SND_SHAPE(d), 0, false, &bias));
     if (n->kind == SND_NORM_DYT || n->kind == SND_NORM_DERF)
         SND_TRY(snd_d_value(b, join(b, site, "alpha"), "alpha", SND_SHAPE(1), 0.5, false, NULL));
-    if (n->kind == SND_NORM_DERF) SND_TRY(snd_d_value(b, join(b, site, "shift"), "shift", SND_SHAPE(1), 0, false, NULL));
+    if (n->kind == SND_NORM_DERF)
+        SND_TRY(snd_d_value(b, join(b, site, "shift"), "shift", SND_SHAPE(1), 0, false, NULL));
     if (n->kind == SND_NORM_BATCH) {
         b->d->has_batch = true;
         SND_TRY(add_state(b, site, "running_mean", d, 0));
@@ -138,14 +156,20 @@ sonde_status snd_d_norm(snd_describer *b, const char *site, const snd_norm_args 
     const char *copy = text.failed ? NULL : snd_arena_str(b->arena, text.s);
     snd_buf_free(&text);
     if (!copy) return SONDE_ENOMEM;
-    r->sites[r->n_sites++] = (snd_site_row){.name = site, .text = copy, .layer = b->layer, .kind = n->kind, .eps = n->eps,
+    r->sites[r->n_sites++] = (snd_site_row){.name = site,
+                                            .text = copy,
+                                            .layer = b->layer,
+                                            .kind = n->kind,
+                                            .eps = n->eps,
                                             .gain = n->affine ? initial_gain(n, d) : 1};
     return norm_params(b, site, n, d, zero);
 }
 
 // ---- sublayers of Transformers ------------------------------------------------------------------------------------------------
 
-typedef struct heads { int64_t q, kv, dim; } heads;
+typedef struct heads {
+    int64_t q, kv, dim;
+} heads;
 
 static heads heads_of(const snd_describer *b) {
     const snd_spec *s = b->spec;
@@ -153,12 +177,14 @@ static heads heads_of(const snd_describer *b) {
 }
 
 // The norm on queries, keys or values: no bias; l2 learns nothing.
-static sonde_status head_norm(snd_describer *b, const char *site, const char *part, snd_qknorm kind, int64_t n_heads, int64_t dim) {
+static sonde_status head_norm(snd_describer *b, const char *site, const char *part, snd_qknorm kind, int64_t n_heads,
+                              int64_t dim) {
     const snd_spec *s = b->spec;
     snd_cost_norm(b->d, kind == SND_QK_L2 ? SND_NORM_SCALE : SND_NORM_RMS, (double)(b->tokens * n_heads * dim));
     if (kind == SND_QK_L2) return SONDE_OK;
     const char *name = snd_arena_printf(b->arena, "%s.%s.weight", site, part);
-    return snd_d_value(b, name, "g", SND_SHAPE(kind == SND_QK_RMS_FULL ? n_heads * dim : dim), s->plus1 ? 0 : 1, false, NULL);
+    return snd_d_value(b, name, "g", SND_SHAPE(kind == SND_QK_RMS_FULL ? n_heads * dim : dim), s->plus1 ? 0 : 1, false,
+                       NULL);
 }
 
 // Pairs of query and key that the mask lets through, of one head and one example.
@@ -198,7 +224,8 @@ static sonde_status attention(snd_describer *b, const char *site, const snd_sub_
         SND_TRY(head_norm(b, site, "q_norm", s->qk_norm, h.q, h.dim));
         SND_TRY(head_norm(b, site, "k_norm", s->qk_norm, h.kv, h.dim));
     }
-    if (a->vnorm) SND_TRY(head_norm(b, site, "v_norm", s->qk_norm == SND_QK_NONE ? SND_QK_RMS_HEAD : s->qk_norm, h.kv, h.dim));
+    if (a->vnorm)
+        SND_TRY(head_norm(b, site, "v_norm", s->qk_norm == SND_QK_NONE ? SND_QK_RMS_HEAD : s->qk_norm, h.kv, h.dim));
     if (!cross && snd_spec_position(s, b->layer + 1, b->stack.L) == SND_POS_XL) SND_TRY(xl_params(b, site, h));
     if (a->headgain) SND_TRY(snd_d_value(b, join(b, site, "head_gain"), "headgain", SND_SHAPE(h.q), 1, false, NULL));
     if (a->inner) SND_TRY(inner_norm(b, site, dq));
@@ -212,7 +239,8 @@ static sonde_status attention(snd_describer *b, const char *site, const snd_sub_
     return SONDE_OK;
 }
 
-static sonde_status feed_forward(snd_describer *b, const char *site, const snd_sub_args *a, bool *out_zero, bool *closed) {
+static sonde_status feed_forward(snd_describer *b, const char *site, const snd_sub_args *a, bool *out_zero,
+                                 bool *closed) {
     const snd_spec *s = b->spec;
     const int64_t d = b->stack.d, n = b->stack.n;
     const double t = (double)b->tokens;
@@ -235,7 +263,11 @@ static sonde_status attention_text(const snd_describer *b, const snd_sub_args *a
     const heads h = heads_of(b);
     const int64_t l = b->layer + 1, L = b->stack.L;
     const bool cross = a->which == 'C', causal = s->arch == SND_ARCH_DECODER || !strcmp(b->stack.prefix, "decoder.");
-    snd_buf_printf(t, "%s, %lld heads of %lld", cross ? "cross-attention" : causal ? "causal self-attention" : "self-attention", (long long)h.q, (long long)h.dim);
+    snd_buf_printf(t, "%s, %lld heads of %lld",
+                   cross    ? "cross-attention"
+                   : causal ? "causal self-attention"
+                            : "self-attention",
+                   (long long)h.q, (long long)h.dim);
     if (h.kv != h.q) snd_buf_printf(t, " (keys and values: %lld)", (long long)h.kv);
     const snd_position p = cross ? SND_POS_NONE : snd_spec_position(s, l, L);
     if (!cross) snd_buf_printf(t, ", positions %s", snd_position_name(p));
@@ -274,7 +306,8 @@ sonde_status snd_d_sublayer(snd_describer *b, const char *site, const snd_sub_ar
     if (!ffn) {
         SND_TRY(attention_text(b, a, &t));
     } else {
-        snd_buf_printf(&t, "feed-forward %lld -> %lld -> %lld, ", (long long)b->stack.d, (long long)b->stack.n, (long long)b->stack.d);
+        snd_buf_printf(&t, "feed-forward %lld -> %lld -> %lld, ", (long long)b->stack.d, (long long)b->stack.n,
+                       (long long)b->stack.d);
         snd_buf_printf(&t, s->gated ? "%s(gate) * up" : "%s", s->act);
     }
     if (a->inner) snd_buf_put(&t, ", norm before the last map");
@@ -296,7 +329,8 @@ sonde_status snd_d_embedding(snd_describer *b) {
         return snd_d_map(b, "stem", "stem", NULL, s->inputs, s->width, 0, -1, false, false, NULL);
     }
     if (s->family != SND_FAM_TRANSFORMER || s->vocab <= 0) return SONDE_OK;
-    return add_map(b, "embed.token.weight", "embed", NULL, SND_SHAPE(s->vocab, s->width), s->vocab, s->width, -1, false, NULL);
+    return add_map(b, "embed.token.weight", "embed", NULL, SND_SHAPE(s->vocab, s->width), s->vocab, s->width, -1, false,
+                   NULL);
 }
 
 // Positions that are learned: of each stack on its own.
@@ -310,7 +344,8 @@ sonde_status snd_d_relative(snd_describer *b) {
     }
     if (s->position != SND_POS_T5) return SONDE_OK;
     const char *name = snd_arena_printf(b->arena, "%sembed.relative.weight", b->stack.prefix);
-    return add_map(b, name, "relative", NULL, SND_SHAPE(s->t5_buckets, s->heads), s->t5_buckets, s->heads, -1, false, NULL);
+    return add_map(b, name, "relative", NULL, SND_SHAPE(s->t5_buckets, s->heads), s->t5_buckets, s->heads, -1, false,
+                   NULL);
 }
 
 sonde_status snd_d_head(snd_describer *b, int64_t width) {
@@ -330,10 +365,14 @@ sonde_status snd_d_head(snd_describer *b, int64_t width) {
 
 static void put_run(snd_buf *t, int first, int last, int step) {
     if (t->len) snd_buf_put(t, ", ");
-    if (first == last) snd_buf_printf(t, "%d", first);
-    else if (step == 1 && last > first + 1) snd_buf_printf(t, "%d..%d", first, last);
-    else if (last == first + step) snd_buf_printf(t, "%d, %d", first, last);
-    else snd_buf_printf(t, "%d, %d .. %d", first, first + step, last);
+    if (first == last)
+        snd_buf_printf(t, "%d", first);
+    else if (step == 1 && last > first + 1)
+        snd_buf_printf(t, "%d..%d", first, last);
+    else if (last == first + step)
+        snd_buf_printf(t, "%d, %d", first, last);
+    else
+        snd_buf_printf(t, "%d, %d .. %d", first, first + step, last);
 }
 
 const char *snd_d_layers(snd_arena *a, const int *v, int n) {
@@ -363,7 +402,11 @@ static const char *pattern_of(snd_arena *a, const char *name, int layer) {
     return rest ? snd_arena_printf(a, "%.*s*%s", (int)(at - name), name, rest) : name;
 }
 
-typedef struct member { int *v; int n; int64_t cap; } member;
+typedef struct member {
+    int *v;
+    int n;
+    int64_t cap;
+} member;
 
 static sonde_status join_group(snd_arena *a, member *m, int layer) {
     SND_TRY(snd_d_room(a, (void **)&m->v, &m->cap, m->n, sizeof *m->v));
@@ -386,18 +429,21 @@ static sonde_status param_groups(snd_describer *b) {
         const char *pattern = pattern_of(b->arena, p->name, p->layer);
         if (!pattern) return SONDE_ENOMEM;
         int g = d->n_groups - 1;
-        while (g >= 0 && (strcmp(d->groups[g].pattern, pattern) != 0 || !snd_shape_same(d->groups[g].shape, p->shape))) g--;
+        while (g >= 0 && (strcmp(d->groups[g].pattern, pattern) != 0 || !snd_shape_same(d->groups[g].shape, p->shape)))
+            g--;
         if (g < 0) {
             SND_TRY(snd_d_room(b->arena, (void **)&d->groups, &cap, d->n_groups, sizeof *d->groups));
             SND_TRY(snd_d_room(b->arena, (void **)&m, &cap_m, d->n_groups, sizeof *m));
             g = d->n_groups++;
-            d->groups[g] = (snd_param_group){.pattern = pattern, .role = p->role, .init = p->init, .shape = p->shape, .state = p->state};
+            d->groups[g] = (snd_param_group){
+                .pattern = pattern, .role = p->role, .init = p->init, .shape = p->shape, .state = p->state};
             m[g] = (member){0};
         }
         if (strcmp(d->groups[g].init, p->init) != 0) d->groups[g].init_last = p->init;
         SND_TRY(join_group(b->arena, &m[g], p->layer));
     }
-    for (int g = 0; g < d->n_groups; g++) SND_TRY(name_layers(b->arena, &m[g], &d->groups[g].layers, &d->groups[g].count));
+    for (int g = 0; g < d->n_groups; g++)
+        SND_TRY(name_layers(b->arena, &m[g], &d->groups[g].layers, &d->groups[g].count));
     return SONDE_OK;
 }
 
@@ -410,7 +456,9 @@ static sonde_status site_groups(snd_describer *b) {
         const char *pattern = pattern_of(b->arena, p->name, p->layer);
         if (!pattern) return SONDE_ENOMEM;
         int g = d->n_site_groups - 1;
-        while (g >= 0 && (strcmp(d->site_groups[g].pattern, pattern) != 0 || strcmp(d->site_groups[g].text, p->text) != 0)) g--;
+        while (g >= 0 &&
+               (strcmp(d->site_groups[g].pattern, pattern) != 0 || strcmp(d->site_groups[g].text, p->text) != 0))
+            g--;
         if (g < 0) {
             SND_TRY(snd_d_room(b->arena, (void **)&d->site_groups, &cap, d->n_site_groups, sizeof *d->site_groups));
             SND_TRY(snd_d_room(b->arena, (void **)&m, &cap_m, d->n_site_groups, sizeof *m));

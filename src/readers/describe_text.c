@@ -76,7 +76,9 @@ static sonde_status number(snd_describer *b, const snd_expr *x, double v, snd_ex
     return SONDE_OK;
 }
 
-static bool is_one(const snd_expr *x) { return x && x->kind == SND_X_NUM && x->num == 1; }
+static bool is_one(const snd_expr *x) {
+    return x && x->kind == SND_X_NUM && x->num == 1;
+}
 
 // What multiplying or dividing by one leaves.
 static snd_expr *without_one(snd_expr *x) {
@@ -137,8 +139,10 @@ static const char *take(snd_describer *b, snd_buf *t) { // the text so far, whic
 
 static const char *label_of(const snd_dpiece *p, char out[8]) {
     const bool one = p->sec != SND_SEC_EACH || p->rep == 'F' || p->rep == 0;
-    if (one) snprintf(out, 8, "%s:", p->sec == SND_SEC_EACH ? "each" : "layer");
-    else snprintf(out, 8, "%c:", p->rep);
+    if (one)
+        snprintf(out, 8, "%s:", p->sec == SND_SEC_EACH ? "each" : "layer");
+    else
+        snprintf(out, 8, "%c:", p->rep);
     return out;
 }
 
@@ -162,7 +166,8 @@ static const char *whole(snd_describer *b, bool numbers, bool merge) {
         char label[8];
         if (!*text || (p->sec == SND_SEC_EACH && merge && told)) continue;
         told = told || p->sec == SND_SEC_EACH;
-        snd_buf_printf(&t, "%s%-7s%s", t.len ? "\n" : "", p->sec == SND_SEC_EACH && merge ? "each:" : label_of(p, label), text);
+        snd_buf_printf(&t, "%s%-7s%s", t.len ? "\n" : "",
+                       p->sec == SND_SEC_EACH && merge ? "each:" : label_of(p, label), text);
     }
     const char *s = t.failed ? NULL : snd_arena_str(b->arena, t.s ? t.s : "");
     snd_buf_free(&t);
@@ -183,9 +188,10 @@ static sonde_status close_layer(snd_describer *b) {
 
 sonde_status snd_d_text_begin(snd_describer *b) {
     const snd_stack *t = &b->stack;
-    const snd_dconst base[] = {{"l", 0, false}, {"s", 0, false}, {"S", b->walk->n_sublayers, true}, {"L", t->L, true},
-                               {"Le", t->Le, true}, {"Ld", t->Ld, true}, {"cross", t->cross, true}, {"d", (double)t->d, true},
-                               {"n", (double)t->n, true}, {"pi", M_PI, true}, {"e", M_E, true}};
+    const snd_dconst base[] = {{"l", 0, false},           {"s", 0, false},           {"S", b->walk->n_sublayers, true},
+                               {"L", t->L, true},         {"Le", t->Le, true},       {"Ld", t->Ld, true},
+                               {"cross", t->cross, true}, {"d", (double)t->d, true}, {"n", (double)t->n, true},
+                               {"pi", M_PI, true},        {"e", M_E, true}};
     memcpy(b->consts, base, sizeof base);
     b->n_consts = b->n_base = b->n_in = b->n_layer = (int)(sizeof base / sizeof *base);
     b->text_layer = -1;
@@ -244,12 +250,15 @@ sonde_status snd_d_text_block(snd_describer *b) {
     return copy ? snd_d_text_sub(b, 'F', copy) : SONDE_ENOMEM;
 }
 
-sonde_status snd_d_text_end(snd_describer *b) { return close_layer(b); }
+sonde_status snd_d_text_end(snd_describer *b) {
+    return close_layer(b);
+}
 
 // ---- layer kinds ------------------------------------------------------------------------------------------------------------------
 
 static bool same_kind(const snd_dlayer *p, const snd_dlayer *q, bool numbers) {
-    return !strcmp(p->stack, q->stack) && !strcmp(p->subs, q->subs) && !strcmp(numbers ? p->folded : p->plain, numbers ? q->folded : q->plain);
+    return !strcmp(p->stack, q->stack) && !strcmp(p->subs, q->subs) &&
+           !strcmp(numbers ? p->folded : p->plain, numbers ? q->folded : q->plain);
 }
 
 // Kind of every layer of layers[from..to) in kind[]; the number of kinds, or -1 when there are more than `most`.
@@ -276,8 +285,12 @@ static sonde_status put_kind(snd_describer *b, int from, int to, bool numbers, c
     const snd_dlayer *p = &b->layers[v[0]], *q = &b->layers[v[n - 1]];
     SND_TRY(snd_d_room(b->arena, (void **)&d->kinds, cap, d->n_kinds, sizeof *d->kinds));
     snd_layer_kind *out = &d->kinds[d->n_kinds++];
-    *out = (snd_layer_kind){.stack = p->stack, .first = p->layer, .last = q->layer, .text = numbers ? p->folded : p->plain,
-                            .subs = p->subs, .count = n};
+    *out = (snd_layer_kind){.stack = p->stack,
+                            .first = p->layer,
+                            .last = q->layer,
+                            .text = numbers ? p->folded : p->plain,
+                            .subs = p->subs,
+                            .count = n};
     if (!numbers && strcmp(p->folded, q->folded) != 0) {
         out->first_text = p->folded;
         out->last_text = q->folded;

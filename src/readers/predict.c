@@ -177,8 +177,8 @@ static sonde_status p_linear(void *self, const snd_site *site, const snd_linear_
     reader *r = self;
     snd_mid y = 0;
     r->nn.layer = site->layer;
-    SND_TRY(map(r, l->role, l->alt, a.id, a.kind == SND_V_TOKEN ? 1 : a.cols, l->out,
-                l->has_gain ? l->gain : -1, l->zero, l->bias, &y));
+    SND_TRY(map(r, l->role, l->alt, a.id, a.kind == SND_V_TOKEN ? 1 : a.cols, l->out, l->has_gain ? l->gain : -1,
+                l->zero, l->bias, &y));
     return give(r, y, out);
 }
 

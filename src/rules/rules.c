@@ -18,8 +18,12 @@ static void (*const functions[N_RULES])(snd_judge *) = {
 #undef SND_RULE
 };
 
-int snd_rule_count(void) { return N_RULES; }
-const snd_rule_row *snd_rule_at(int i) { return &rows[i]; }
+int snd_rule_count(void) {
+    return N_RULES;
+}
+const snd_rule_row *snd_rule_at(int i) {
+    return &rows[i];
+}
 
 // ---- reading a run ----------------------------------------------------------------------------------------------------------
 
@@ -42,13 +46,19 @@ bool snd_judge_is_stream(const snd_rvalue *v) {
     return snd_parse_int(v->name + 7, &layer, &end) && !strcmp(end, ".x");
 }
 
-const char *snd_judge_word(bool measured) { return measured ? "measured" : "predicted"; }
+const char *snd_judge_word(bool measured) {
+    return measured ? "measured" : "predicted";
+}
 
-const char *snd_judge_text(char out[40], double log10_abs) { return snd_pretty_log10(out, log10_abs, 3); }
+const char *snd_judge_text(char out[40], double log10_abs) {
+    return snd_pretty_log10(out, log10_abs, 3);
+}
 
 // ---- speaking -----------------------------------------------------------------------------------------------------------------
 
-static bool same_run(const snd_judge *j, const snd_verdict *v) { return v->run && !strcmp(v->run, j->run->label); }
+static bool same_run(const snd_judge *j, const snd_verdict *v) {
+    return v->run && !strcmp(v->run, j->run->label);
+}
 
 // Several depths of one wiring share a label. What was said of a smaller depth is not said again, unless it got worse.
 static bool said(const snd_judge *j, snd_level level) {
@@ -85,7 +95,8 @@ static bool findings_of_label(const snd_judge *j) {
     return false;
 }
 
-void snd_judge_say(snd_judge *j, snd_level level, const char *where, double value, bool log, const char *why, const char *remedy) {
+void snd_judge_say(snd_judge *j, snd_level level, const char *where, double value, bool log, const char *why,
+                   const char *remedy) {
     j->fired++;
     if (said(j, level) || (level == SND_LEVEL_OK && findings_of_label(j))) return;
     if (level > SND_LEVEL_OK) take_back_ok(j);
@@ -95,8 +106,9 @@ void snd_judge_say(snd_judge *j, snd_level level, const char *where, double valu
     v->value = value;
     v->threshold = isnan(value) ? NAN : j->threshold;
     v->log = log;
-    v->why = several_depths(j) && level > SND_LEVEL_OK ? snd_record_text(j->rec, "at depth %lld: %s", (long long)j->run->depth, why)
-                                                         : snd_record_text(j->rec, "%s", why);
+    v->why = several_depths(j) && level > SND_LEVEL_OK
+                 ? snd_record_text(j->rec, "at depth %lld: %s", (long long)j->run->depth, why)
+                 : snd_record_text(j->rec, "%s", why);
     v->remedy = snd_record_text(j->rec, "%s", remedy);
 }
 
@@ -113,9 +125,11 @@ static void all_clear(snd_judge *j) {
         cosine = cosine || snd_judge_number(v, "cos", &f);
     }
     char why[400];
-    snprintf(why, sizeof why, "nothing to report: looked at %d values and %d parameters for %s%s%s%snorm sites, init and how branches start",
-             j->run->n_values, j->d->n_params, growth ? "stream growth, " : "", gradient ? "gradient ratio, " : "",
-             cosine ? "correlation of examples, " : "", j->run->n_params ? "drawn weights, " : "");
+    snprintf(
+        why, sizeof why,
+        "nothing to report: looked at %d values and %d parameters for %s%s%s%snorm sites, init and how branches start",
+        j->run->n_values, j->d->n_params, growth ? "stream growth, " : "", gradient ? "gradient ratio, " : "",
+        cosine ? "correlation of examples, " : "", j->run->n_params ? "drawn weights, " : "");
     j->row = &ok;
     snd_judge_say(j, SND_LEVEL_OK, "", NAN, false, why, "");
 }

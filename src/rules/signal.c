@@ -5,7 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-static const char *const calmer = "a norm before each branch (wiring=pre), or the branch times 1/sqrt(L) (wiring=scaled-by-depth)";
+static const char *const calmer =
+    "a norm before each branch (wiring=pre), or the branch times 1/sqrt(L) (wiring=scaled-by-depth)";
 
 // ---- leaving a type -------------------------------------------------------------------------------------------------------------
 
@@ -23,7 +24,8 @@ static bool peak_of(const snd_rvalue *v, snd_found *f, bool *is_absmax) {
 }
 
 // First value over the limit, and the largest one.
-static const snd_rvalue *first_over(const snd_judge *j, double limit, snd_found *first, bool *is_absmax, const snd_rvalue **top, double *most) {
+static const snd_rvalue *first_over(const snd_judge *j, double limit, snd_found *first, bool *is_absmax,
+                                    const snd_rvalue **top, double *most) {
     const snd_rvalue *at = NULL;
     *most = -INFINITY;
     *top = NULL;
@@ -44,11 +46,12 @@ static const snd_rvalue *first_over(const snd_judge *j, double limit, snd_found 
     return at;
 }
 
-static const char *why_over(const snd_found *f, bool exact, double limit, const char *type, const snd_rvalue *top, double most, char out[400]) {
+static const char *why_over(const snd_found *f, bool exact, double limit, const char *type, const snd_rvalue *top,
+                            double most, char out[400]) {
     char a[40], b[40], c[40];
-    snprintf(out, 400, "%s largest value %s%s, more than %s can hold (%s); it reaches %s at %s, %d bits too many", snd_judge_word(f->measured),
-             snd_judge_text(a, f->v), exact ? "" : " (four RMS)", type, snd_judge_text(b, limit), snd_judge_text(c, most), top->name,
-             (int)ceil((most - limit) / log10(2)));
+    snprintf(out, 400, "%s largest value %s%s, more than %s can hold (%s); it reaches %s at %s, %d bits too many",
+             snd_judge_word(f->measured), snd_judge_text(a, f->v), exact ? "" : " (four RMS)", type,
+             snd_judge_text(b, limit), snd_judge_text(c, most), top->name, (int)ceil((most - limit) / log10(2)));
     return out;
 }
 
@@ -59,7 +62,8 @@ void snd_rule_stream_f32(snd_judge *j) {
     char why[400];
     const snd_rvalue *top, *at = first_over(j, j->row->threshold, &f, &exact, &top, &most);
     if (!at) return;
-    snd_judge_say(j, SND_LEVEL_ERROR, at->name, f.v, true, why_over(&f, exact, j->row->threshold, "f32 or bf16", top, most, why), calmer);
+    snd_judge_say(j, SND_LEVEL_ERROR, at->name, f.v, true,
+                  why_over(&f, exact, j->row->threshold, "f32 or bf16", top, most, why), calmer);
 }
 
 // Over the limit: warn. Within three bits of it: info, with the headroom.
@@ -72,14 +76,16 @@ void snd_rule_stream_f16(snd_judge *j) {
     const snd_rvalue *top, *at = first_over(j, limit, &f, &exact, &top, &most);
     if (at) {
         snd_judge_say(j, SND_LEVEL_WARN, at->name, f.v, true, why_over(&f, exact, limit, "f16", top, most, why),
-                      "train in bf16 or f32, or keep the stream small: a norm before each branch (wiring=pre), branches times 1/sqrt(L) (wiring=scaled-by-depth)");
+                      "train in bf16 or f32, or keep the stream small: a norm before each branch (wiring=pre), "
+                      "branches times 1/sqrt(L) (wiring=scaled-by-depth)");
         return;
     }
     at = first_over(j, near, &f, &exact, &top, &most);
     if (!at) return;
-    snprintf(why, sizeof why, "largest value %s at %s leaves %s bits of headroom in f16", snd_judge_text(a, most), top->name,
-             snd_format_num(bits, (limit - most) / log10(2), 2));
-    snd_judge_say(j, SND_LEVEL_INFO, at->name, f.v, true, why, "bf16 or f32 for the stream; f16 has no room for growth in training");
+    snprintf(why, sizeof why, "largest value %s at %s leaves %s bits of headroom in f16", snd_judge_text(a, most),
+             top->name, snd_format_num(bits, (limit - most) / log10(2), 2));
+    snd_judge_say(j, SND_LEVEL_INFO, at->name, f.v, true, why,
+                  "bf16 or f32 for the stream; f16 has no room for growth in training");
 }
 
 // A stream that shrinks below what f16 resolves. A stream that is exactly zero is another matter.
@@ -90,11 +96,13 @@ void snd_rule_stream_vanishes(snd_judge *j) {
         if (!snd_judge_is_stream(v) || !snd_judge_number(v, "q", &f) || f.v / 2 >= j->row->threshold) continue;
         char why[400], a[40];
         const bool f32 = f.v / 2 < -37.9298; // smallest normal f32, 2^-126
-        snprintf(why, sizeof why, "%s RMS of the stream is %s, below the smallest normal %s number", snd_judge_word(f.measured),
-                 snd_judge_text(a, f.v / 2), f32 ? "f32" : "f16");
+        snprintf(why, sizeof why, "%s RMS of the stream is %s, below the smallest normal %s number",
+                 snd_judge_word(f.measured), snd_judge_text(a, f.v / 2), f32 ? "f32" : "f16");
         snd_judge_say(j, f32 ? SND_LEVEL_ERROR : SND_LEVEL_WARN, v->name, f.v / 2, true, why,
-                      j->d->identity ? "no factor below 1 on the stream (wiring=residual, pre), or a norm at the end of each layer (wiring=post)"
-                                     : "a residual connection (wiring=residual or pre), or weights of variance 2/fan_in before a ReLU (init=he)");
+                      j->d->identity ? "no factor below 1 on the stream (wiring=residual, pre), or a norm at the end "
+                                       "of each layer (wiring=post)"
+                                     : "a residual connection (wiring=residual or pre), or weights of variance "
+                                       "2/fan_in before a ReLU (init=he)");
         return;
     }
 }
@@ -108,10 +116,11 @@ void snd_rule_nonfinite(snd_judge *j) {
             const snd_metric *m = snd_value_find(v, metrics[k]);
             if (!m || !m->measured || (!isnan(m->mean) && m->mean != INFINITY)) continue;
             char why[400];
-            snprintf(why, sizeof why, "%s of %s is not finite in every seed; %lld numbers of this run are not finite", m->name, v->name,
-                     (long long)j->run->nonfinite);
+            snprintf(why, sizeof why, "%s of %s is not finite in every seed; %lld numbers of this run are not finite",
+                     m->name, v->name, (long long)j->run->nonfinite);
             snd_judge_say(j, SND_LEVEL_ERROR, v->name, NAN, false, why,
-                          "look at what this value is computed from: a division by a number that can be zero (dot, rms, eps=0), exp or log of a large or negative one");
+                          "look at what this value is computed from: a division by a number that can be zero (dot, "
+                          "rms, eps=0), exp or log of a large or negative one");
             return;
         }
     }
@@ -119,7 +128,10 @@ void snd_rule_nonfinite(snd_judge *j) {
 
 // ---- the gradient ---------------------------------------------------------------------------------------------------------------
 
-typedef struct step { int first, last; double most, sum; } step; // log10 of the mean square, gained going back
+typedef struct step {
+    int first, last;
+    double most, sum;
+} step; // log10 of the mean square, gained going back
 
 // Gain of the gradient across layer l, going back; NAN where it is not known.
 static double gain_of(const snd_judge *j, int l) {
@@ -153,15 +165,18 @@ void snd_rule_gradient(snd_judge *j) {
     const double ratio = in.v - out.v;
     if (fabs(ratio) <= j->row->threshold) return;
     const bool grows = ratio > 0;
-    int n = snprintf(why, sizeof why, "%s mean square of the gradient at in.x is %s times that at %s over %d layers", snd_judge_word(in.measured && out.measured),
-                     snd_judge_text(a, ratio), last, top + 1);
+    int n = snprintf(why, sizeof why, "%s mean square of the gradient at in.x is %s times that at %s over %d layers",
+                     snd_judge_word(in.measured && out.measured), snd_judge_text(a, ratio), last, top + 1);
     const step s = steepest(j, top, grows ? 1 : -1);
     if (s.first >= 0)
-        snprintf(why + n, sizeof why - (size_t)n, "; steepest in layers %d..%d, a factor of %s per layer", s.first, s.last,
-                 snd_judge_text(b, (grows ? s.sum : -s.sum) / (s.last - s.first + 1)));
-    const char *cure = j->d->identity ? "a larger skip (wiring=deepnorm) or an unbroken identity path (wiring=pre): a higher learning rate does not reach the first layers alone"
-                                      : "a residual connection (wiring=residual, pre): a higher learning rate does not reach the first layers alone";
-    const char *remedy = grows ? "a norm before each branch (wiring=pre), or branches times 1/sqrt(L) (wiring=scaled-by-depth); clipping hides this but does not cure it"
+        snprintf(why + n, sizeof why - (size_t)n, "; steepest in layers %d..%d, a factor of %s per layer", s.first,
+                 s.last, snd_judge_text(b, (grows ? s.sum : -s.sum) / (s.last - s.first + 1)));
+    const char *cure = j->d->identity ? "a larger skip (wiring=deepnorm) or an unbroken identity path (wiring=pre): a "
+                                        "higher learning rate does not reach the first layers alone"
+                                      : "a residual connection (wiring=residual, pre): a higher learning rate does not "
+                                        "reach the first layers alone";
+    const char *remedy = grows ? "a norm before each branch (wiring=pre), or branches times 1/sqrt(L) "
+                                 "(wiring=scaled-by-depth); clipping hides this but does not cure it"
                                : cure;
     char where[64];
     snprintf(where, sizeof where, "layers.%d.x", s.first >= 0 ? s.first : top);
@@ -176,7 +191,8 @@ void snd_rule_gradient_f32(snd_judge *j) {
         snd_found f;
         if (!snd_judge_number(v, "gq", &f) || f.v / 2 <= j->row->threshold) continue;
         char why[400], a[40];
-        snprintf(why, sizeof why, "%s RMS of the gradient is %s, more than f32 or bf16 can hold", snd_judge_word(f.measured), snd_judge_text(a, f.v / 2));
+        snprintf(why, sizeof why, "%s RMS of the gradient is %s, more than f32 or bf16 can hold",
+                 snd_judge_word(f.measured), snd_judge_text(a, f.v / 2));
         snd_judge_say(j, SND_LEVEL_ERROR, v->name, f.v / 2, true, why, calmer);
         return;
     }
@@ -185,9 +201,11 @@ void snd_rule_gradient_f32(snd_judge *j) {
 // ---- examples that become one -----------------------------------------------------------------------------------------------------
 
 static const char *apart(const snd_judge *j) {
-    if (!j->d->identity) return "a residual connection (wiring=residual or pre): without one every layer pulls examples together";
+    if (!j->d->identity)
+        return "a residual connection (wiring=residual or pre): without one every layer pulls examples together";
     if (j->spec->block_text && !strcmp(j->spec->block_text, "one-matrix"))
-        return "a branch of zero mean: block=two-matrix; a ReLU at the end of the branch adds the same mean to every example";
+        return "a branch of zero mean: block=two-matrix; a ReLU at the end of the branch adds the same mean to every "
+               "example";
     return "smaller branches (wiring=scaled-by-depth, lns), or batch norm in the branch (norm=batch)";
 }
 
@@ -198,8 +216,11 @@ void snd_rule_collapse(snd_judge *j) {
         const snd_rvalue *v = j->run->values[i];
         if (!snd_judge_is_stream(v) || !snd_judge_number(v, "cos", &f) || f.v <= j->row->threshold) continue;
         char why[400], a[40], b[40], left[40];
-        snprintf(why, sizeof why, "%s mean cosine between different examples is %s (at in.x %s): %s %% of the energy is left to tell them apart",
-                 snd_judge_word(f.measured), snd_pretty(a, f.v, 4), snd_judge_named(j, "in.x", "cos", &in) ? snd_pretty(b, in.v, 2) : "unknown",
+        snprintf(why, sizeof why,
+                 "%s mean cosine between different examples is %s (at in.x %s): %s %% of the energy is left to tell "
+                 "them apart",
+                 snd_judge_word(f.measured), snd_pretty(a, f.v, 4),
+                 snd_judge_named(j, "in.x", "cos", &in) ? snd_pretty(b, in.v, 2) : "unknown",
                  snd_pretty(left, 100 * (1 - f.v), 2));
         snd_judge_say(j, SND_LEVEL_WARN, v->name, f.v, false, why, apart(j));
         return;

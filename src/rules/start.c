@@ -21,20 +21,31 @@ static const snd_call_row *first_call(const snd_description *d, bool gated, int 
 static void say_gated(snd_judge *j, const snd_call_row *c, int n) {
     char why[500], where[200];
     snprintf(where, sizeof where, "%s.out", c->name);
-    snprintf(why, sizeof why, "not started, not vanished: %d of %d branches are multiplied by an exact zero%s%s%s, so in the first step the gradient of everything inside them is exactly zero",
+    snprintf(why, sizeof why,
+             "not started, not vanished: %d of %d branches are multiplied by an exact zero%s%s%s, so in the first step "
+             "the gradient of everything inside them is exactly zero",
              n, j->d->n_calls, c->gate ? " (" : "", c->gate ? c->gate : "", c->gate ? ")" : "");
     const size_t len = strlen(why);
-    snprintf(why + len, sizeof why - len, "%s", j->d->head_zero ? "; the head is zero too, so from a loss only the head learns in the first step" : " and only the gates learn");
+    snprintf(why + len, sizeof why - len, "%s",
+             j->d->head_zero ? "; the head is zero too, so from a loss only the head learns in the first step"
+                             : " and only the gates learn");
     snd_judge_say(j, SND_LEVEL_INFO, where, NAN, false, why,
-                  j->d->head_zero ? "start the head at its usual size, or expect one step more" : "nothing, if this is meant (ReZero, SkipInit, adaLN-Zero); else start the gate at a small number such as 0.1");
+                  j->d->head_zero ? "start the head at its usual size, or expect one step more"
+                                  : "nothing, if this is meant (ReZero, SkipInit, adaLN-Zero); else start the gate at "
+                                    "a small number such as 0.1");
 }
 
 static void say_zero_map(snd_judge *j, const snd_call_row *c, int n) {
     char why[500], where[200];
     snprintf(where, sizeof where, "%s.out", c->name);
-    snprintf(why, sizeof why, "not started, not vanished: %d of %d branches return exact zeros because their last map is zero; in the first step only that map gets a gradient%s",
-             n, j->d->n_calls, j->d->head_zero ? ", and from a loss not even it, since the head is zero too and only the head learns" : "");
-    snd_judge_say(j, SND_LEVEL_INFO, where, NAN, false, why, "nothing, if this is meant (Fixup); else give the last map a variance");
+    snprintf(why, sizeof why,
+             "not started, not vanished: %d of %d branches return exact zeros because their last map is zero; in the "
+             "first step only that map gets a gradient%s",
+             n, j->d->n_calls,
+             j->d->head_zero ? ", and from a loss not even it, since the head is zero too and only the head learns"
+                             : "");
+    snd_judge_say(j, SND_LEVEL_INFO, where, NAN, false, why,
+                  "nothing, if this is meant (Fixup); else give the last map a variance");
 }
 
 void snd_rule_not_started(snd_judge *j) {
@@ -45,15 +56,21 @@ void snd_rule_not_started(snd_judge *j) {
     c = first_call(j->d, false, &n);
     if (c) say_zero_map(j, c, n);
     if (gated || c || !j->d->head_zero) return;
-    snd_judge_say(j, SND_LEVEL_INFO, "head.weight", NAN, false, "the head starts at zero: all outputs are equal, and from a loss only the head gets a gradient in the first step",
+    snd_judge_say(j, SND_LEVEL_INFO, "head.weight", NAN, false,
+                  "the head starts at zero: all outputs are equal, and from a loss only the head gets a gradient in "
+                  "the first step",
                   "nothing, if this is meant; else leave the head's init to its kind");
 }
 
 // ---- recipes ----------------------------------------------------------------------------------------------------------------------
 
-static double size_of(double var, double mean) { return sqrt(var + mean * mean); }
+static double size_of(double var, double mean) {
+    return sqrt(var + mean * mean);
+}
 
-static bool off(double got, double want, double by) { return fabs(got - want) > by * (want > 0 ? want : got > 0 ? got : 1); }
+static bool off(double got, double want, double by) {
+    return fabs(got - want) > by * (want > 0 ? want : got > 0 ? got : 1);
+}
 
 // The init key's role rules against what the wiring, or the base kind, wants of the role.
 void snd_rule_recipe(snd_judge *j) {
@@ -71,10 +88,13 @@ void snd_rule_recipe(snd_judge *j) {
     if (!first) return;
     char why[500], a[40], b[40];
     const double got = size_of(first->var, first->mean), want = size_of(first->own_var, first->own_mean);
-    snprintf(why, sizeof why, "the init key starts %s (role %s) with size %s where the %s has %s; %d parameter%s by more than 5 %%", first->name,
-             first->role, snd_format_num(a, got, 4), own ? "wiring's own recipe" : "base kind", snd_format_num(b, want, 4), n, n == 1 ? " differs" : "s differ");
+    snprintf(why, sizeof why,
+             "the init key starts %s (role %s) with size %s where the %s has %s; %d parameter%s by more than 5 %%",
+             first->name, first->role, snd_format_num(a, got, 4), own ? "wiring's own recipe" : "base kind",
+             snd_format_num(b, want, 4), n, n == 1 ? " differs" : "s differ");
     snd_judge_say(j, own ? SND_LEVEL_WARN : SND_LEVEL_INFO, first->name, want > 0 ? got / want - 1 : NAN, false, why,
-                  own ? "leave out the rule for this role: the wiring's guarantee rests on its own numbers" : "nothing, if the recipe you follow has this rule");
+                  own ? "leave out the rule for this role: the wiring's guarantee rests on its own numbers"
+                      : "nothing, if the recipe you follow has this rule");
 }
 
 static const snd_param_row *row_of(const snd_description *d, const char *name, int *hint) {
@@ -117,23 +137,30 @@ void snd_rule_measured(snd_judge *j) {
     }
     if (!first) return;
     char why[400], a[40], b[40];
-    snprintf(why, sizeof why, "%s has RMS %s where its init says %s; %d parameter%s off by more than 5 %% and more than chance", first->name,
-             snd_format_num(a, first_got, 4), snd_format_num(b, first_want, 4), n, n == 1 ? " is" : "s are");
+    snprintf(why, sizeof why,
+             "%s has RMS %s where its init says %s; %d parameter%s off by more than 5 %% and more than chance",
+             first->name, snd_format_num(a, first_got, 4), snd_format_num(b, first_want, 4), n,
+             n == 1 ? " is" : "s are");
     snd_judge_say(j, SND_LEVEL_ERROR, first->name, first_want > 0 ? first_got / first_want - 1 : NAN, false, why,
-                  "compare the init rules of the spec with the code that drew these weights: a later reset or a skipped module is the usual cause");
+                  "compare the init rules of the spec with the code that drew these weights: a later reset or a "
+                  "skipped module is the usual cause");
 }
 
 // ---- copies -------------------------------------------------------------------------------------------------------------------------
 
-typedef struct layer_params { int first, n; } layer_params; // rows of run->params, contiguous
+typedef struct layer_params {
+    int first, n;
+} layer_params; // rows of run->params, contiguous
 
 static int layers_of(const snd_run *u, layer_params *out, int cap) {
     int n = 0;
     for (int i = 0; i < u->n_params; i++) {
         const int l = u->params[i]->layer;
         if (l < 0) continue;
-        if (n && u->params[out[n - 1].first]->layer == l && out[n - 1].first + out[n - 1].n == i) out[n - 1].n++;
-        else if (n < cap) out[n++] = (layer_params){i, 1};
+        if (n && u->params[out[n - 1].first]->layer == l && out[n - 1].first + out[n - 1].n == i)
+            out[n - 1].n++;
+        else if (n < cap)
+            out[n++] = (layer_params){i, 1};
     }
     return n;
 }
@@ -151,7 +178,8 @@ static bool copies(const snd_judge *j, layer_params p, layer_params q, int *hint
     for (int k = 0; k < p.n; k++) {
         const snd_rvalue *a = j->run->params[p.first + k], *b = j->run->params[q.first + k];
         double x, y;
-        if (strcmp(local_name(a->name), local_name(b->name)) != 0 || !measured_size(a, &x) || !measured_size(b, &y)) return false;
+        if (strcmp(local_name(a->name), local_name(b->name)) != 0 || !measured_size(a, &x) || !measured_size(b, &y))
+            return false;
         const snd_param_row *row = row_of(j->d, a->name, hint);
         if (!row || row->var == 0 || x == 0) continue;
         if (x != y) return false;
@@ -177,6 +205,8 @@ void snd_rule_identical(snd_judge *j) {
     if (!first) return;
     char why[400], where[64];
     snprintf(where, sizeof where, "layers.%d", first->layer);
-    snprintf(why, sizeof why, "layers %d and %d have the same weights to the last digit; %d of %d layers are copies", of->layer, first->layer, same + 1, n);
-    snd_judge_say(j, SND_LEVEL_ERROR, where, NAN, false, why, "draw every layer on its own: a cloned module keeps the first one's weights");
+    snprintf(why, sizeof why, "layers %d and %d have the same weights to the last digit; %d of %d layers are copies",
+             of->layer, first->layer, same + 1, n);
+    snd_judge_say(j, SND_LEVEL_ERROR, where, NAN, false, why,
+                  "draw every layer on its own: a cloned module keeps the first one's weights");
 }
