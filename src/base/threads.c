@@ -1,20 +1,19 @@
-// Parallel loop over independent tasks: OpenMP where the compiler has it, else a few pthreads per call (the builds
-// for analysis use those, as thread checkers do not understand libgomp).
-// Invariant: every task runs exactly once and has finished when the call returns. Never nested: inside a task the call
-// runs inline, so a kernel may be used both inside and outside.
+// Parallel loop over independent tasks, on a few threads of our own that sleep between loops.
+// Invariant: every task runs exactly once and has finished when the call returns. The caller takes tasks like everyone
+// else and waits only for tasks that another thread has begun: a worker that the system does not let run costs nothing
+// (an OpenMP region waits for all its threads; on a shared machine that is a scheduler's slice, milliseconds, each time).
+// Never nested: inside a task the call runs inline, so a kernel may be used both inside and outside. Several callers
+// may be at it at once. The pool is the process' own affair: it has no other state, and a forked child starts afresh.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE // sched_getaffinity
 #endif
 #include "base/base.h"
 
+#include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <time.h>
-#ifdef _OPENMP
-#include <omp.h>
-#else
-#include <pthread.h>
-#endif
 
 double snd_now(void) {
     struct timespec t;
@@ -29,57 +28,139 @@ int snd_cpu_count(void) {
     return n > 0 ? n : 1;
 }
 
-static void run_inline(int64_t n, void (*fn)(void *, int64_t), void *ctx) {
-    for (int64_t i = 0; i < n; i++) fn(ctx, i);
-}
+// ---- the pool -------------------------------------------------------------------------------------------------------
 
-#ifdef _OPENMP
+// MOST workers; a wait looks SPINS times (some tens of microseconds, the gap between two kernels) before it sleeps.
+enum { MOST = 255, SPINS = 2000 };
 
-void snd_parallel(int threads, int64_t n, void (*fn)(void *ctx, int64_t task), void *ctx) {
-    if (threads > n) threads = (int)n;
-    if (threads <= 1 || omp_in_parallel()) {
-        run_inline(n, fn, ctx);
-        return;
-    }
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
-    for (int64_t i = 0; i < n; i++) fn(ctx, i);
-}
-
-#else
-
-enum { MOST_THREADS = 256 };
-
-typedef struct crew {
+typedef struct job job;
+struct job {
     void (*fn)(void *, int64_t);
     void *ctx;
     int64_t n;
     _Atomic int64_t next;
-} crew;
+    _Atomic int helpers; // workers that are in it; grows only under the lock and while the job is listed
+    int most_helpers;
+    job *link;
+};
+
+static struct pool {
+    pthread_mutex_t lock;
+    pthread_cond_t posted, left; // a job was listed; a worker left its job
+    job *jobs;
+    int workers, asleep;
+    _Atomic unsigned posts; // what a worker looks at while it spins
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .posted = PTHREAD_COND_INITIALIZER, .left = PTHREAD_COND_INITIALIZER};
 
 static _Thread_local bool inside;
 
-static void *work(void *arg) {
-    crew *c = arg;
-    inside = true;
-    for (int64_t i; (i = atomic_fetch_add(&c->next, 1)) < c->n;) c->fn(c->ctx, i);
-    inside = false;
+static void pause_briefly(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
+static void run_tasks(job *j) {
+    for (int64_t i; (i = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed)) < j->n;) j->fn(j->ctx, i);
+}
+
+// A job that has tasks left and room for a helper. Under the lock.
+static job *open_job(void) {
+    for (job *j = pool.jobs; j; j = j->link) {
+        if (atomic_load_explicit(&j->helpers, memory_order_relaxed) < j->most_helpers &&
+            atomic_load_explicit(&j->next, memory_order_relaxed) < j->n)
+            return j;
+    }
     return NULL;
+}
+
+// Waits, first with open eyes, until something is posted. Under the lock, which it gives up meanwhile.
+static void wait_for_post(void) {
+    const unsigned seen = atomic_load_explicit(&pool.posts, memory_order_relaxed);
+    pthread_mutex_unlock(&pool.lock);
+    for (int i = 0; i < SPINS && atomic_load_explicit(&pool.posts, memory_order_relaxed) == seen; i++) pause_briefly();
+    pthread_mutex_lock(&pool.lock);
+    if (atomic_load_explicit(&pool.posts, memory_order_relaxed) != seen) return;
+    pool.asleep++;
+    pthread_cond_wait(&pool.posted, &pool.lock);
+    pool.asleep--;
+}
+
+static void *work(void *unused) {
+    (void)unused;
+    inside = true;
+    pthread_mutex_lock(&pool.lock);
+    for (;;) {
+        job *j = open_job();
+        if (!j) {
+            wait_for_post();
+            continue;
+        }
+        atomic_fetch_add_explicit(&j->helpers, 1, memory_order_relaxed);
+        pthread_mutex_unlock(&pool.lock);
+        run_tasks(j);
+        pthread_mutex_lock(&pool.lock);
+        // the caller may return, and j vanish, as soon as this is seen
+        if (atomic_fetch_sub_explicit(&j->helpers, 1, memory_order_release) == 1) pthread_cond_broadcast(&pool.left);
+    }
+    return NULL;
+}
+
+static void forget_workers(void) {
+    pool = (struct pool){
+        .lock = PTHREAD_MUTEX_INITIALIZER, .posted = PTHREAD_COND_INITIALIZER, .left = PTHREAD_COND_INITIALIZER};
+}
+
+// Starts workers until there are `want`. A refused thread only means that the others do more. Signals stay with the
+// threads that the program knows. Under the lock.
+static void hire(int want) {
+    if (pool.workers >= want) return;
+    if (!pool.workers) pthread_atfork(NULL, NULL, forget_workers);
+    pthread_attr_t attr;
+    sigset_t all, old;
+    sigfillset(&all);
+    if (pthread_attr_init(&attr)) return;
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    for (pthread_t id; pool.workers < want && !pthread_create(&id, &attr, work, NULL);) pool.workers++;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    pthread_attr_destroy(&attr);
+}
+
+static void post(job *j) {
+    pthread_mutex_lock(&pool.lock);
+    hire(j->most_helpers);
+    j->link = pool.jobs;
+    pool.jobs = j;
+    atomic_fetch_add_explicit(&pool.posts, 1, memory_order_relaxed);
+    for (int i = 0; i < j->most_helpers && i < pool.asleep; i++) pthread_cond_signal(&pool.posted);
+    pthread_mutex_unlock(&pool.lock);
+}
+
+// Takes j off the list, so that nobody joins any more, and waits for those who did.
+static void settle(job *j) {
+    pthread_mutex_lock(&pool.lock);
+    job **at = &pool.jobs;
+    while (*at != j) at = &(*at)->link;
+    *at = j->link;
+    pthread_mutex_unlock(&pool.lock);
+    for (int i = 0; i < SPINS && atomic_load_explicit(&j->helpers, memory_order_acquire); i++) pause_briefly();
+    if (!atomic_load_explicit(&j->helpers, memory_order_acquire)) return;
+    pthread_mutex_lock(&pool.lock);
+    while (atomic_load_explicit(&j->helpers, memory_order_acquire)) pthread_cond_wait(&pool.left, &pool.lock);
+    pthread_mutex_unlock(&pool.lock);
 }
 
 void snd_parallel(int threads, int64_t n, void (*fn)(void *ctx, int64_t task), void *ctx) {
     if (threads > n) threads = (int)n;
-    if (threads > MOST_THREADS) threads = MOST_THREADS;
     if (threads <= 1 || inside) {
-        run_inline(n, fn, ctx);
+        for (int64_t i = 0; i < n; i++) fn(ctx, i);
         return;
     }
-    crew c = {.fn = fn, .ctx = ctx, .n = n};
-    pthread_t id[MOST_THREADS];
-    int started = 0;
-    // A refused thread only means that the others do more.
-    while (started < threads - 1 && !pthread_create(&id[started], NULL, work, &c)) started++;
-    work(&c);
-    for (int i = 0; i < started; i++) pthread_join(id[i], NULL);
+    job j = {.fn = fn, .ctx = ctx, .n = n, .most_helpers = threads - 1 < MOST ? threads - 1 : MOST};
+    post(&j);
+    inside = true;
+    run_tasks(&j);
+    inside = false;
+    settle(&j);
 }
-
-#endif

@@ -10,9 +10,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#ifdef _OPENMP
-#include <omp.h>
-#endif
 
 // ---- the libraries ----------------------------------------------------------------------------------------------------
 
@@ -23,6 +20,9 @@ typedef struct dnnl_version_head {
     int major, minor, patch;
 } dnnl_version_head;
 typedef const dnnl_version_head *dnnl_version_fn(void);
+
+typedef int omp_get_fn(void);
+typedef void omp_set_fn(int n);
 
 // cblas.h with 32-bit integers.
 enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 };
@@ -35,6 +35,8 @@ typedef char *config_fn(void);
 
 typedef struct library {
     dnnl_sgemm_fn *dnnl;
+    omp_get_fn *omp_get; // of the OpenMP that oneDNN brings
+    omp_set_fn *omp_set;
     sgemm_fn *sgemm;
     dgemm_fn *dgemm;
     char dnnl_name[40], blas_name[40];
@@ -55,17 +57,15 @@ static bool symbol(void *handle, const char *name, void *fn) {
     return p != NULL;
 }
 
+// dlsym also looks through what the library depends on: the OpenMP that it runs on is found the same way.
 static void open_dnnl(void) {
-#ifdef _OPENMP // oneDNN brings libgomp, and needs the call below that keeps it to one thread
     void *h = dlopen("libdnnl.so.2", RTLD_NOW | RTLD_LOCAL);
     dnnl_version_fn *version;
-    if (!symbol(h, "dnnl_sgemm", &lib.dnnl) || !symbol(h, "dnnl_version", &version)) {
-        lib.dnnl = NULL;
+    if (!symbol(h, "omp_get_max_threads", &lib.omp_get) || !symbol(h, "omp_set_num_threads", &lib.omp_set) ||
+        !symbol(h, "dnnl_version", &version) || !symbol(h, "dnnl_sgemm", &lib.dnnl))
         return;
-    }
     const dnnl_version_head *v = version();
     snprintf(lib.dnnl_name, sizeof lib.dnnl_name, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
-#endif
 }
 
 static void open_blas(void) {
@@ -120,19 +120,14 @@ typedef struct gemm_job {
     void *C;
 } gemm_job;
 
+// oneDNN would take all threads of its OpenMP: each of ours tells it, once per call as the setting is the thread's own.
 static bool dnnl_tile(const gemm_job *j, int64_t m, int64_t n, const float *a, const float *b, float *c) {
-#ifdef _OPENMP
-    // oneDNN is serial inside a parallel region, but a region of one thread does not count as one: say it again.
-    const int threads = omp_get_max_threads();
-    if (threads != 1) omp_set_num_threads(1);
+    const int threads = lib.omp_get();
+    if (threads != 1) lib.omp_set(1);
     const int status = lib.dnnl(j->ta ? 'T' : 'N', j->tb ? 'T' : 'N', m, n, j->K, (float)j->alpha, a, j->lda, b, j->ldb,
                                 (float)j->beta, c, j->ldc);
-    if (threads != 1) omp_set_num_threads(threads);
+    if (threads != 1) lib.omp_set(threads);
     return status == 0;
-#else
-    (void)j, (void)m, (void)n, (void)a, (void)b, (void)c;
-    return false;
-#endif
 }
 
 static void blas_tile(const gemm_job *j, int64_t m, int64_t n, const void *a, const void *b, void *c) {

@@ -6,7 +6,9 @@
 #include <math.h>
 #include <string.h>
 
-enum { BAND_ROWS = 64, BAND_ROWS_BATCH = 64, BAND_RUNS = 32, BAND_RUNS_SWEEP = 32, BAND_RUNS_LEAST = 8 };
+// Rows of a simulated net: those of the measured one, since what a mean over rows spreads depends on their number; with
+// more than 64 the spread hardly changes. Where the algebra is an estimate, predict takes a quick look with fewer.
+enum { BAND_ROWS = 64, BAND_ROWS_BATCH = 256, BAND_RUNS = 32, BAND_RUNS_LEAST = 8, LOOK_ROWS = 16, LOOK_RUNS = 24 };
 
 typedef struct job {
     snd_record *rec;
@@ -19,7 +21,7 @@ typedef struct job {
     int n_exits; // sharing one forward
     snd_prediction *theory;
     snd_probe *probe, *sim;
-    int seeds, sims;
+    int seeds, sims, sim_at; // sim_at: the cell found last; those asked for follow each other
     double *values, *sim_values;
     int64_t done, total;
     const char *stage;
@@ -82,7 +84,8 @@ static snd_probe_opts probe_opts(const job *j, bool integrate) {
                         .stop = o->stop,
                         .costly = asked_for_costly(o) || (!j->sparse && o->rows <= 64)};
     if (!integrate) return p;
-    const int64_t most = uses_batch_norm(j->spec) ? BAND_ROWS_BATCH : BAND_ROWS;
+    const bool look = j->o.bands != SND_BANDS_SIMULATED;
+    const int64_t most = uses_batch_norm(j->spec) ? BAND_ROWS_BATCH : look ? LOOK_ROWS : BAND_ROWS;
     p.rows = o->rows < most ? o->rows : most;
     p.integrate = true;
     p.dtype = o->dtype; // so that rounding is the measured one too
@@ -93,8 +96,11 @@ static snd_probe_opts probe_opts(const job *j, bool integrate) {
 // ---- theory ---------------------------------------------------------------------------------------------------------------------
 
 static sonde_status predict(job *j) {
-    const snd_predict_opts o = {
-        .rows = j->o.rows < 2 ? 2 : j->o.rows, .cos = j->o.cos, .exits = j->exits, .n_exits = j->n_exits};
+    const snd_predict_opts o = {.rows = j->o.rows < 2 ? 2 : j->o.rows,
+                                .q = j->o.scale * j->o.scale,
+                                .cos = j->o.cos,
+                                .exits = j->exits,
+                                .n_exits = j->n_exits};
     return snd_predict(j->arena, j->spec, &o, &j->theory);
 }
 
@@ -103,9 +109,9 @@ static double on_scale(const snd_predicted *p, bool log) {
     return log ? p->log10 : p->value;
 }
 
-// The input's scale is not the theory's unit: q and gq of homogeneous nets are predicted for unit inputs only.
+// The theory's input is Gaussian; rows of a data set are not.
 static bool theory_applies(const job *j) {
-    return j->o.scale == 1 && !j->o.data;
+    return !j->o.data;
 }
 
 static bool theory_of(const job *j, int exit, const char *name, const snd_metric_row *row, snd_predicted *p) {
@@ -126,15 +132,22 @@ typedef struct law {
     bool known;
 } law; // of one net's metric, on the metric's scale
 
-static law simulated_law(const job *j, const snd_cell_spec *c) {
-    if (!j->sim) return (law){0};
-    const bool log = snd_metric_at(c->metric)->log;
-    for (int i = 0; i < j->sim->n_cells; i++) {
+// The law of a metric, from the simulated nets' cell i.
+static law law_of_cell(const job *j, int i) {
+    const bool log = snd_metric_at(j->sim->cells[i].metric)->log;
+    snd_moment m = {0};
+    for (int k = 0; k < j->sims; k++) snd_moment_add(&m, j->sim_values[(int64_t)i * j->sims + k], log);
+    return (law){m.mean, snd_moment_sd(&m), (int)m.n, m.n > 2 && isfinite(m.mean) && !m.nonfinite};
+}
+
+static law simulated_law(job *j, int metric, int exit, const char *name) {
+    const int n = j->sim ? j->sim->n_cells : 0;
+    for (int k = 0; k < n; k++) {
+        const int i = (j->sim_at + k) % n;
         const snd_cell_spec *s = &j->sim->cells[i];
-        if (s->metric != c->metric || s->exit != c->exit || strcmp(s->name, c->name)) continue;
-        snd_moment m = {0};
-        for (int k = 0; k < j->sims; k++) snd_moment_add(&m, j->sim_values[(int64_t)i * j->sims + k], log);
-        return (law){m.mean, snd_moment_sd(&m), (int)m.n, m.n > 2 && isfinite(m.mean) && !m.nonfinite};
+        if (s->metric != metric || (s->exit >= 0 && s->exit != exit) || strcmp(s->name, name)) continue;
+        j->sim_at = i;
+        return law_of_cell(j, i);
     }
     return (law){0};
 }
@@ -178,10 +191,11 @@ static void fill_cell(job *j, snd_run *u, snd_rvalue *v, int index) {
     }
     snd_predicted p;
     const bool has = theory_of(j, c->exit, c->name, row, &p);
-    const law sim = strncmp(row->name, "absmax_", 7) ? simulated_law(j, c) : (law){0}; // places are no statistics
+    const bool place = !strncmp(row->name, "absmax_", 7); // no statistic
+    const law sim = place ? (law){0} : simulated_law(j, c->metric, c->exit, c->name);
     if (has) m->predicted = on_scale(&p, row->log);
     // a function of a value that is not Gaussian: the algebra is an estimate there, the simulation is not
-    if (sim.known && (!has || p.approx) && theory_applies(j)) m->predicted = sim.centre;
+    if (sim.known && (!has || p.approx)) m->predicted = sim.centre;
     const law th = has ? theory_law(&p, row->log) : (law){0};
     set_band(j, sim.known ? &sim : &th, row->log, m);
 }
@@ -324,6 +338,21 @@ static bool shown_by_theory(const job *j, int e, int i) {
     return !strcmp(name, "in.x") || !strcmp(name, "out.x") || (last && !strcmp(name, last));
 }
 
+// A name that the probe does not show (an alias) is looked up under the name of the same value that it does show.
+static const char *shown_name(const job *j, const char *name) {
+    const snd_model *m = j->sim->m;
+    const snd_id v = snd_model_tap(m, name);
+    for (int i = m->n_taps - 1; i >= 0 && v; i--)
+        if (m->taps[i].v == v) return m->taps[i].name;
+    return name;
+}
+
+static law looked_up(job *j, int e, int i, snd_pmetric m) {
+    if (!j->sim) return (law){0};
+    const char *name = shown_name(j, snd_predicted_name(j->theory, i));
+    return simulated_law(j, snd_metric_find(snd_pmetric_name(m)), e, name);
+}
+
 static void fill_theory_value(job *j, snd_run *u, int e, int i) {
     snd_rvalue *v = NULL;
     for (int m = SND_PM_NONE + 1; m < SND_PM_COUNT; m++) {
@@ -334,7 +363,11 @@ static void fill_theory_value(job *j, snd_run *u, int e, int i) {
         const bool log = snd_pmetric_log((snd_pmetric)m);
         snd_metric *to = snd_value_metric(v, snd_pmetric_name((snd_pmetric)m), log);
         to->predicted = on_scale(&p, log);
-        const law th = theory_law(&p, log);
+        law th = theory_law(&p, log);
+        if (p.approx) {
+            const law sim = looked_up(j, e, i, (snd_pmetric)m);
+            if (sim.known) th = sim, to->predicted = sim.centre;
+        }
         if (j->o.bands != SND_BANDS_NONE) set_band(j, &th, log, to);
     }
 }
@@ -384,11 +417,20 @@ static double time_left(const job *j, double share) { // of the limit; 0: there 
     return fmax(1e-3, share * (j->deadline - snd_now()));
 }
 
+// Is any number of the theory an estimate only?
+static bool estimated(const job *j) {
+    snd_predicted p;
+    for (int e = 0; e < j->n_exits; e++)
+        for (int i = 0; i < snd_predicted_count(j->theory); i++)
+            for (int m = SND_PM_NONE + 1; m < SND_PM_COUNT; m++)
+                if (snd_predicted_at(j->theory, e, i, (snd_pmetric)m, &p) && p.approx) return true;
+    return false;
+}
+
 static sonde_status simulate(job *j) {
-    if (j->o.bands != SND_BANDS_SIMULATED || j->o.data) return SONDE_OK;
     const snd_probe_opts o = probe_opts(j, true);
     SND_TRY(snd_probe_make(j->arena, j->spec, &o, &j->sim));
-    const int want = j->o.band_runs > 0 ? j->o.band_runs : j->sparse ? BAND_RUNS_SWEEP : BAND_RUNS;
+    const int want = j->o.band_runs > 0 ? j->o.band_runs : j->o.bands == SND_BANDS_SIMULATED ? BAND_RUNS : LOOK_RUNS;
     // seeds of their own: the band must not know the measurement
     SND_TRY(run_some(j, "bands", j->sim, j->o.seed + 0x5EED0000u, want, time_left(j, 0.4), &j->sim_values, &j->sims));
     if (j->sims >= BAND_RUNS_LEAST || j->sims == want) return SONDE_OK;
@@ -406,11 +448,13 @@ static sonde_status run_seeds(job *j) {
 
 static sonde_status work(job *j) {
     SND_TRY(predict(j));
+    const bool look = !j->measure && j->o.bands == SND_BANDS_THEORY && estimated(j);
+    if (look) SND_TRY(simulate(j));
     if (!j->measure && j->o.bands != SND_BANDS_SIMULATED) return fill_theory(j);
     const snd_probe_opts o = probe_opts(j, false);
     SND_TRY(snd_probe_make(j->arena, j->spec, &o, &j->probe));
     SND_TRY(check_memory(j));
-    SND_TRY(simulate(j));
+    if (j->o.bands == SND_BANDS_SIMULATED) SND_TRY(simulate(j));
     if (j->measure) SND_TRY(run_seeds(j));
     return fill(j);
 }
