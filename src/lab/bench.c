@@ -1,0 +1,268 @@
+// Benchmarks of the kernels; see bench.h. A case is a row of `cases`: what runs, on which shape, and which limit bounds
+// it. A turn runs the case and its limit once each, long enough for the clock.
+#include "lab/bench.h"
+#include "kernels/kernels.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+// One set of buffers serves all cases: the largest array has ROOM elements of 8 bytes.
+enum { ROOM = 2048 * 1024, MAX_TURNS = 31 };
+typedef struct desk {
+    int threads;
+    void *x, *y, *z, *g, *b;
+    double *m, *r;
+    snd_key key;
+    double sink; // results that nothing else uses
+} desk;
+
+typedef struct job job;
+struct job {
+    const char *group, *what, *unit, *bound;
+    void (*run)(const job *j, desk *d);
+    void (*limit)(const job *j, desk *d);
+    double (*work)(const job *j);  // units of run: flop, bytes or elements
+    double (*allow)(const job *j); // the limit's, in the same unit
+    snd_dtype t;
+    int64_t a, b, c; // shape: M,N,K or rows,features
+    int how;         // layout, function, kind
+};
+
+// ---- limits ---------------------------------------------------------------------------------------------------------
+
+enum { PEAK_ROUNDS = 200000 };
+static void peak(const job *j, desk *d) {
+    d->sink += snd_k_peak(d->threads, j->t, PEAK_ROUNDS);
+}
+static void copy(const job *j, desk *d) {
+    snd_k_copy(d->threads, j->t, j->a * j->b, false, d->x, d->z);
+}
+static void stream(const job *j, desk *d) {
+    snd_k_copy(d->threads, j->t, j->a * j->b, true, d->x, d->z);
+}
+static void triad(const job *j, desk *d) {
+    const int64_t dim[3] = {1, 1, j->a * j->b}, s[3] = {0, 0, 1};
+    d->sink += snd_k_binary(d->threads, j->t, SND_KBIN_ADD, dim, 1, d->x, s, 0.5, d->y, s, d->z);
+}
+static void read_all(const job *j, desk *d) {
+    d->sink += snd_k_absmax(d->threads, j->t, j->a * j->b, d->x);
+}
+
+static double size_of(const job *j) {
+    return (double)snd_dtype_size(j->t);
+}
+static double two(const job *j) {
+    return 2 * size_of(j) * (double)j->a * (double)j->b;
+}
+static double three(const job *j) {
+    return 3 * size_of(j) * (double)j->a * (double)j->b;
+}
+static double one(const job *j) {
+    return size_of(j) * (double)j->a * (double)j->b;
+}
+static double elements(const job *j) {
+    return (double)j->a * (double)j->b;
+}
+static double flops(const job *j) {
+    return 2 * (double)j->a * (double)j->b * (double)j->c;
+}
+
+// ---- kernels --------------------------------------------------------------------------------------------------------
+
+enum { NN, NT, TN };
+static void gemm(const job *j, desk *d) {
+    const bool ta = j->how == TN, tb = j->how == NT;
+    snd_k_gemm(d->threads, j->t, ta, tb, j->a, j->b, j->c, 1, d->x, ta ? j->a : j->c, d->y, tb ? j->c : j->b, 0, d->z,
+               j->b);
+}
+static void norm_fwd(const job *j, desk *d) {
+    snd_k_norm_fwd(d->threads, j->t, (snd_knorm)j->how, j->a, j->b, 1e-5, 1, 0, d->x, d->g,
+                   j->how == SND_KNORM_LAYER ? d->b : NULL, d->z, d->m, d->r);
+}
+static void norm_bwd(const job *j, desk *d) {
+    snd_k_norm_bwd(d->threads, j->t, (snd_knorm)j->how, j->a, j->b, 1e-5, 1, 0, d->y, d->x, d->g, d->m, d->r, d->z,
+                   d->b, NULL);
+}
+static void batch_fwd(const job *j, desk *d) {
+    snd_k_batch_fwd(d->threads, j->t, j->a, j->b, 1e-5, 0, d->x, d->g, d->b, d->z, d->m, d->r, NULL);
+}
+static void unary(const job *j, desk *d) {
+    d->sink += snd_k_unary(d->threads, j->t, (snd_kfn)j->how, j->a * j->b, 1, d->x, d->z);
+}
+static void unary_bwd(const job *j, desk *d) {
+    d->sink += snd_k_unary_bwd(d->threads, j->t, (snd_kfn)j->how, j->a * j->b, 1, d->x, 1, d->y, d->z);
+}
+static void normals(const job *j, desk *d) {
+    snd_k_fill_normal(d->threads, j->t, d->key, 0, j->a * j->b, 0.02, d->z);
+}
+static void moments(const job *j, desk *d) {
+    snd_kmoments m;
+    snd_k_moments(d->threads, j->t, j->a, j->b, d->x, j->how, &m);
+    d->sink += m.sumsq;
+}
+
+#define GEMM(t, M, N, K, how)                                                                                          \
+    { "gemm", #M "x" #N "x" #K " " #how, "GFLOP/s", "multiply-adds", gemm, peak, flops, NULL, t, M, N, K, how }
+#define NORM(what, R, D, run, limit, bytes, bound, how)                                                                \
+    { "norm", what " " #R "x" #D, "GB/s", bound, run, limit, bytes, bytes, SND_F32, R, D, 0, how }
+#define EACH(what, R, D, run, limit, bytes, bound, how)                                                                \
+    { "elementwise", what " " #R "x" #D, "GB/s", bound, run, limit, bytes, bytes, SND_F32, R, D, 0, how }
+static const job jobs[] = {
+    GEMM(SND_F32, 256, 256, 256, NN),
+    GEMM(SND_F32, 256, 256, 256, NT),
+    GEMM(SND_F32, 256, 256, 256, TN),
+    GEMM(SND_F32, 64, 256, 256, NT),
+    GEMM(SND_F32, 64, 512, 512, NT),
+    GEMM(SND_F32, 256, 1024, 1024, NT),
+    GEMM(SND_F64, 256, 256, 256, NN),
+    GEMM(SND_F64, 64, 64, 256, NT),
+    NORM("layer fwd", 256, 256, norm_fwd, copy, two, "copy", SND_KNORM_LAYER),
+    NORM("layer bwd", 256, 256, norm_bwd, triad, three, "add", SND_KNORM_LAYER),
+    NORM("layer fwd", 2048, 768, norm_fwd, copy, two, "copy", SND_KNORM_LAYER),
+    NORM("layer bwd", 2048, 768, norm_bwd, triad, three, "add", SND_KNORM_LAYER),
+    NORM("rms fwd", 2048, 768, norm_fwd, copy, two, "copy", SND_KNORM_RMS),
+    NORM("rms bwd", 2048, 768, norm_bwd, triad, three, "add", SND_KNORM_RMS),
+    NORM("batch fwd", 256, 256, batch_fwd, copy, two, "copy", 0),
+    EACH("relu", 256, 256, unary, copy, two, "copy", SND_KFN_RELU),
+    EACH("relu bwd", 256, 256, unary_bwd, triad, three, "add", SND_KFN_RELU),
+    EACH("gelu", 256, 256, unary, copy, two, "copy", SND_KFN_GELU),
+    EACH("gelu bwd", 256, 256, unary_bwd, triad, three, "add", SND_KFN_GELU),
+    EACH("tanh", 256, 256, unary, copy, two, "copy", SND_KFN_TANH),
+    EACH("exp", 256, 256, unary, copy, two, "copy", SND_KFN_EXP),
+    {"stats", "moments 256x256", "GB/s", "read", moments, read_all, one, one, SND_F32, 256, 256, 0, SND_KM_BASIC},
+    {"stats", "all moments 256x256", "GB/s", "read", moments, read_all, one, one, SND_F32, 256, 256, 0, SND_KM_ALL},
+    {"draw", "normals 256x256", "G/s", "", normals, NULL, elements, NULL, SND_F32, 256, 256, 0, 0},
+    {"draw", "normals 256x256", "G/s", "", normals, NULL, elements, NULL, SND_F64, 256, 256, 0, 0},
+    {"limit", "multiply-adds", "GFLOP/s", "", peak, NULL, NULL, NULL, SND_F32, 0, 0, 0, 0},
+    {"limit", "multiply-adds", "GFLOP/s", "", peak, NULL, NULL, NULL, SND_F64, 0, 0, 0, 0},
+    {"limit", "copy 256x256", "GB/s", "", copy, NULL, two, NULL, SND_F32, 256, 256, 0, 0},
+    {"limit", "copy 2048x768", "GB/s", "", copy, NULL, two, NULL, SND_F32, 2048, 768, 0, 0},
+    {"limit", "streaming copy 2048x768", "GB/s", "", stream, NULL, two, NULL, SND_F32, 2048, 768, 0, 0},
+};
+#undef GEMM
+#undef NORM
+#undef EACH
+
+// ---- turns ----------------------------------------------------------------------------------------------------------
+
+static int by_value(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+static double median(double *v, int n) {
+    qsort(v, (size_t)n, sizeof *v, by_value);
+    return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
+}
+
+// Seconds per call, over enough calls for `least` seconds as `guess` says.
+static double seconds(void (*run)(const job *, desk *), const job *j, desk *d, double guess, double least) {
+    const int n = guess > least ? 1 : (int)(least / (guess > 1e-7 ? guess : 1e-7)) + 1;
+    const double start = snd_now();
+    for (int i = 0; i < n; i++) run(j, d);
+    return (snd_now() - start) / n;
+}
+
+// flop of one call of `peak` for d's threads: what snd_k_peak returns, measured once with a few rounds.
+static double peak_work(const job *j, const desk *d) {
+    return snd_k_peak(d->threads, j->t, 16) / 16 * PEAK_ROUNDS;
+}
+
+static bool stopped(const snd_bench_opts *o) {
+    return o->stop && o->stop->flag;
+}
+
+static bool measure(const snd_bench_opts *o, const job *j, desk *d, snd_bench_row *row) {
+    const int turns = o->quick ? 5 : 15;
+    const double least = o->quick ? 1e-3 : 3e-3;
+    const double work = j->work ? j->work(j) : peak_work(j, d);
+    const double allowed = !j->limit ? 0 : j->allow ? j->allow(j) : peak_work(j, d);
+    double rate[MAX_TURNS], bound[MAX_TURNS], share[MAX_TURNS];
+    const double g0 = seconds(j->run, j, d, 1, 0), g1 = j->limit ? seconds(j->limit, j, d, 1, 0) : 0; // warm
+    for (int i = 0; i < turns; i++) {
+        if (stopped(o)) return false;
+        rate[i] = work / seconds(j->run, j, d, g0, least) * 1e-9;
+        bound[i] = j->limit ? allowed / seconds(j->limit, j, d, g1, least) * 1e-9 : 0;
+        share[i] = j->limit ? rate[i] / bound[i] : 0;
+    }
+    *row = (snd_bench_row){.group = j->group, .threads = d->threads, .unit = j->unit, .bound = j->bound};
+    snprintf(row->name, sizeof row->name, "%s %s", snd_dtype_name(j->t), j->what);
+    row->rate = median(rate, turns);
+    row->bound_rate = j->limit ? median(bound, turns) : NAN;
+    row->share = j->limit ? median(share, turns) : NAN;
+    return true;
+}
+
+static sonde_status furnish(desk *d) {
+    void **const all[] = {&d->x, &d->y, &d->z, &d->g, &d->b, (void **)&d->m, (void **)&d->r};
+    static const size_t room[] = {ROOM, ROOM, ROOM, 4096, 4096, 4096, 4096};
+    for (int i = 0; i < 7; i++) {
+        *all[i] = snd_aligned_alloc(64, room[i] * 8);
+        if (!*all[i]) return SONDE_ENOMEM;
+        memset(*all[i], 0, room[i] * 8); // pages touched once, here
+    }
+    return SONDE_OK;
+}
+
+static void clear(desk *d) {
+    void *const all[] = {d->x, d->y, d->z, d->g, d->b, d->m, d->r};
+    for (int i = 0; i < 7; i++) snd_free(all[i]);
+}
+
+// Inputs of the job's type; the statistics that a backward pass reads.
+static void prepare(const job *j, desk *d) {
+    const int64_t n = j->c ? j->a * j->c + j->c * j->b : j->a * j->b;
+    snd_k_fill_normal(1, j->t, d->key, 1, n, 1, d->x);
+    snd_k_fill_normal(1, j->t, d->key, (uint64_t)n + 1, n, 1, d->y);
+    snd_k_fill_normal(1, j->t, d->key, 7, 2048, 1, d->g);
+    snd_k_fill_normal(1, j->t, d->key, 5000, 2048, 1, d->b);
+    if (j->run == norm_bwd) norm_fwd(j, d);
+}
+
+sonde_status snd_bench_kernels(const snd_bench_opts *o, snd_bench_row *rows, int *n) {
+    const int all = o->threads > 0 ? o->threads : snd_cpu_count();
+    desk d = {.key = snd_key_make(1, "bench")};
+    sonde_status s = furnish(&d);
+    *n = 0;
+    for (size_t k = 0; s == SONDE_OK && k < sizeof jobs / sizeof *jobs; k++) {
+        prepare(&jobs[k], &d);
+        for (int pass = 0; s == SONDE_OK && pass < (all > 1 ? 2 : 1); pass++) {
+            d.threads = pass == 0 ? 1 : all;
+            if (*n == SND_BENCH_ROWS) break;
+            if (measure(o, &jobs[k], &d, &rows[*n]))
+                ++*n;
+            else
+                s = snd_fail(SONDE_EINTERRUPTED, __FILE__, __LINE__, "stopped after %d rows", *n);
+        }
+    }
+    clear(&d);
+    return s;
+}
+
+// ---- text -----------------------------------------------------------------------------------------------------------
+
+static void number(snd_buf *text, double v, int width) {
+    char s[40];
+    const double step = v >= 100 ? 1 : v >= 10 ? 10 : 100;
+    snd_buf_printf(text, "%*s", width, isnan(v) ? "-" : snd_format_num(s, round(v * step) / step, 6));
+}
+
+void snd_bench_text(const snd_bench_row *rows, int n, snd_buf *text) {
+    snd_buf_printf(text, "f32 products by %s, f64 by %s\n", snd_k_gemm_name(SND_F32), snd_k_gemm_name(SND_F64));
+    const char *group = "";
+    for (int i = 0; i < n; i++) {
+        const snd_bench_row *r = &rows[i];
+        if (strcmp(group, r->group) != 0) {
+            group = r->group;
+            snd_buf_printf(text, "\n%-34s %7s %9s %-8s %9s  %-14s %s\n", group, "threads", "rate", "", "bound", "",
+                           "share");
+        }
+        snd_buf_printf(text, "%-34s %7d ", r->name, r->threads);
+        number(text, r->rate, 9);
+        snd_buf_printf(text, " %-8s ", r->unit);
+        number(text, r->bound_rate, 9);
+        snd_buf_printf(text, "  %-14s ", r->bound);
+        number(text, r->share, 5);
+        snd_buf_put(text, "\n");
+    }
+}

@@ -1,0 +1,32 @@
+// The kernels against this machine's limits. Every kernel is timed in turns with the limit that bounds it (register-only
+// multiply-adds, or a copy or add of the same bytes), in the same process, so a busy or throttled machine slows both.
+// Medians over turns. Touches nothing but its own buffers.
+#ifndef SND_LAB_BENCH_H
+#define SND_LAB_BENCH_H
+
+#include "base/base.h"
+
+typedef struct snd_bench_opts {
+    int threads;              // 0: all
+    bool quick;               // fewer turns: about two seconds in place of ten
+    const snd_stop *stop;     // looked at between turns; may be NULL
+} snd_bench_opts;
+
+typedef struct snd_bench_row {
+    const char *group;        // "gemm", "norm", "elementwise", "stats", "draw", "limit"
+    char name[48];            // "f32 256x256x256 NT"
+    int threads;
+    const char *unit;         // "GFLOP/s", "GB/s", "G/s"
+    double rate;              // median over turns
+    const char *bound;        // what it is held against, "" for none
+    double bound_rate;        // the bound's median in the same turns
+    double share;             // median over turns of rate / bound
+} snd_bench_row;
+
+enum { SND_BENCH_ROWS = 96 };
+/// Fills rows[SND_BENCH_ROWS], *n of them. SONDE_ENOMEM; SONDE_EINTERRUPTED with the rows so far.
+sonde_status snd_bench_kernels(const snd_bench_opts *o, snd_bench_row *rows, int *n) SONDE_MUST_CHECK;
+/// The rows as a table of text.
+void snd_bench_text(const snd_bench_row *rows, int n, snd_buf *text);
+
+#endif
