@@ -8,6 +8,7 @@
 
 #include <float.h>
 #include <locale.h>
+#include <math.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -511,9 +512,41 @@ static void embedded_files_are_found(void **state) {
     }
 }
 
+static void short_numbers(void **state) {
+    (void)state;
+    const struct {
+        double v;
+        const char *text;
+    } cases[] = {{0, "0"},
+                 {1, "1"},
+                 {-2.5, "-2.5"},
+                 {100, "100"},
+                 {0.1, "0.1"},
+                 {123456789, "123456789"},
+                 {0.001, "0.001"},
+                 {1.25e-7, "1.25e-07"},
+                 {999999999.9, "1000000000"},
+                 {0.0000999999999996, "0.0001"},
+                 {1e14, "100000000000000"}};
+    char text[40];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_string_equal(snd_format_short(text, cases[i].v), cases[i].text);
+    const snd_key key = snd_key_make(1, "numbers");
+    for (uint64_t i = 0; i < 20000; i++) {
+        const double v = snd_normal_at(key, 2 * i) * pow(10, 40 * snd_uniform_at(key, 2 * i + 1) - 20);
+        double back = NAN;
+        assert_true(snd_parse_num(snd_format_short(text, v), &back, NULL));
+        CHECK_CLOSE(back, v, 6e-9);
+        CHECK_SAME(snd_round_short(v), back);
+    }
+    assert_string_equal(snd_format_short(text, NAN), "nan");
+    assert_string_equal(snd_format_short(text, -INFINITY), "-inf");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(alloc_counts_bytes),
+        cmocka_unit_test(short_numbers),
         cmocka_unit_test(alloc_fails_at_the_nth_and_later),
         cmocka_unit_test(alloc_refuses_nonsense_sizes),
         cmocka_unit_test(grow_doubles_and_survives_failure),

@@ -81,21 +81,21 @@ static void test_contract(void **state) {
     assert_int_equal(json_integer_value(at(v, "layer")), 1);
     assert_true(json_is_null(at(json_array_get(values, 0), "layer")));
     const double log10_q = json_number_value(at(at(v, "log10"), "q"));
-    CHECK_REL(json_number_value(at(at(v, "metrics"), "q")), pow(10, log10_q), 1e-14);
-    CHECK_REL(json_number_value(at(at(v, "predicted"), "q")), 3, 1e-14);
+    CHECK_REL(json_number_value(at(at(v, "metrics"), "q")), pow(10, log10_q), 1e-7);
+    CHECK_REL(json_number_value(at(at(v, "predicted"), "q")), 3, 1e-7);
     assert_null(json_object_get(at(v, "log10"), "cos")); // cos can't leave double range
     const json_t *band = at(at(v, "band"), "q");
     assert_true(json_number_value(json_array_get(band, 0)) < 3 && json_number_value(json_array_get(band, 1)) > 3);
-    CHECK_CLOSE(json_number_value(at(at(v, "z"), "q")), sample_wobble("layers.1.x", 1), 1e-15);
+    CHECK_CLOSE(json_number_value(at(at(v, "z"), "q")), sample_wobble("layers.1.x", 1), 1e-8);
     const double sd = json_number_value(at(at(v, "sd_log10"), "q"));
-    CHECK_REL(json_number_value(at(at(v, "sd"), "q")), (pow(10, log10_q + sd) - pow(10, log10_q - sd)) / 2, 1e-12);
+    CHECK_REL(json_number_value(at(at(v, "sd"), "q")), (pow(10, log10_q + sd) - pow(10, log10_q - sd)) / 2, 1e-7);
 
     const json_t *p = json_array_get(at(root, "params"), 0);
     assert_string_equal(json_string_value(at(p, "name")), "layers.0.F.block.W1.weight");
     assert_true(json_is_number(at(p, "wgrms")));
     const json_t *verdict = json_array_get(at(root, "verdicts"), 1);
     assert_string_equal(json_string_value(at(verdict, "level")), "warn");
-    CHECK_REL(json_number_value(at(verdict, "value")), 5.74, 1e-12);
+    CHECK_REL(json_number_value(at(verdict, "value")), 5.74, 1e-7);
     assert_non_null(json_string_value(at(verdict, "try")));
     json_decref(root);
 }
@@ -117,7 +117,7 @@ static void test_beyond_double(void **state) {
     json_t *root = parsed(r);
     const json_t *v = json_array_get(at(root, "values"), 0);
     assert_true(json_is_null(at(at(v, "metrics"), "q")));
-    CHECK_CLOSE(json_number_value(at(at(v, "log10"), "q")), 602.06, 1e-15);
+    CHECK_CLOSE(json_number_value(at(at(v, "log10"), "q")), 602.06, 1e-8);
     CHECK_CLOSE(json_number_value(json_array_get(at(at(v, "band_log10"), "q"), 1)), 603, 0);
     assert_true(json_is_null(at(at(json_array_get(at(root, "values"), 1), "metrics"), "q")));
     CHECK_CLOSE(json_number_value(at(at(json_array_get(at(root, "values"), 2), "metrics"), "gq")), 0, 0);
@@ -132,18 +132,26 @@ static void test_beyond_double(void **state) {
     assert_true(snd_metric_outside(u->values[1]->metrics[0])); // not finite is not inside
 }
 
+// Nine digits are written: equal but for the tenth, and alike where they are no numbers.
+static void same_number(double a, double b) {
+    if (isfinite(a))
+        CHECK_CLOSE(b, a, 6e-9);
+    else
+        CHECK_SAME(b, a);
+}
+
 static void same_metric(const snd_metric *a, const snd_metric *b) {
     assert_string_equal(a->name, b->name);
     assert_int_equal(a->log, b->log);
     assert_int_equal(a->measured, b->measured);
-    CHECK_SAME(a->mean, b->mean);
-    CHECK_SAME(a->sd, b->sd);
-    CHECK_SAME(a->predicted, b->predicted);
-    CHECK_SAME(a->lo, b->lo);
-    CHECK_SAME(a->hi, b->hi);
-    CHECK_SAME(a->lo999, b->lo999);
-    CHECK_SAME(a->hi999, b->hi999);
-    CHECK_SAME(a->z, b->z);
+    same_number(a->mean, b->mean);
+    same_number(a->sd, b->sd);
+    same_number(a->predicted, b->predicted);
+    same_number(a->lo, b->lo);
+    same_number(a->hi, b->hi);
+    same_number(a->lo999, b->lo999);
+    same_number(a->hi999, b->hi999);
+    same_number(a->z, b->z);
 }
 
 static void same_values(snd_rvalue *const *a, snd_rvalue *const *b, int n) {
@@ -161,7 +169,7 @@ static void same_values(snd_rvalue *const *a, snd_rvalue *const *b, int n) {
 
 static void same_list(const double *a, const double *b, int n) {
     assert_int_equal(!a, !b);
-    for (int i = 0; a && i < n; i++) CHECK_SAME(a[i], b[i]);
+    for (int i = 0; a && i < n; i++) same_number(a[i], b[i]);
 }
 
 static void test_round_trip(void **state) {
@@ -205,9 +213,9 @@ static void test_predict(void **state) {
     json_t *root = parsed(r);
     const json_t *v = json_array_get(at(root, "values"), 0);
     assert_string_equal(json_string_value(at(root, "schema")), "sonde.predict/1");
-    CHECK_REL(json_number_value(at(at(v, "metrics"), "q")), 2, 1e-15);
-    CHECK_REL(json_number_value(at(at(v, "predicted"), "q")), 2, 1e-15);
-    CHECK_REL(json_number_value(at(at(v, "log10"), "q")), log10(2), 1e-15);
+    CHECK_REL(json_number_value(at(at(v, "metrics"), "q")), 2, 1e-8);
+    CHECK_REL(json_number_value(at(at(v, "predicted"), "q")), 2, 1e-8);
+    CHECK_REL(json_number_value(at(at(v, "log10"), "q")), log10(2), 1e-8);
     json_decref(root);
     const snd_record *b = again(arena(state), r);
     assert_false(b->runs[0]->values[0]->metrics[0]->measured);

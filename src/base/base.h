@@ -86,6 +86,10 @@ void snd_buf_free(snd_buf *b);
 /// Writes v with up to `digits` significant digits (17 = round trip), always with a point, never the locale's
 /// comma; "nan", "inf", "-inf" for non-finite. Returns out.
 char *snd_format_num(char out[40], double v, int digits);
+/// Nine significant digits, trailing zeros dropped; several times as fast as snd_format_num(.., 9), from which it may
+/// differ in the last digit. For the many numbers of a record.
+char *snd_format_short(char out[40], double v);
+double snd_round_short(double v);              ///< the number that this text reads back as
 /// mantissa/exponent pair: prints m*10^e10 e.g. "1.2e+116" even when it is beyond double range.
 char *snd_format_log10(char out[40], double log10_abs, int digits);
 /// Parses a number at s under the C locale; *end after it (end may be NULL: then all of s must be used).

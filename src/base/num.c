@@ -50,6 +50,69 @@ char *snd_format_num(char out[40], double v, int digits) {
     return out;
 }
 
+static const double TENS[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
+                              1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+enum { SHORT_DIGITS = 9 };
+
+// v * 10^(SHORT_DIGITS - 1 - e) rounded to a whole number; powers of ten up to 22 are exact, so that is one rounding.
+static int64_t leading_digits(double v, int e) {
+    const int k = SHORT_DIGITS - 1 - e;
+    return llrint(k >= 0 ? v * TENS[k] : v / TENS[-k]);
+}
+
+// a as m * 10^(e - 8), m of nine digits; false where a is out of the fast range.
+static bool split_short(double a, int64_t *m, int *e) {
+    if (!(a >= 1e-13 && a < 1e15)) return false;
+    *e = (int)floor(log10(a));
+    *m = leading_digits(a, *e);
+    if (*m >= 1000000000) *m = leading_digits(a, ++*e); // log10 or the rounding went over
+    if (*m < 100000000) *m = leading_digits(a, --*e);
+    return true;
+}
+
+double snd_round_short(double v) {
+    int64_t m;
+    int e;
+    char text[40];
+    if (!isfinite(v) || v == 0) return v;
+    if (!split_short(fabs(v), &m, &e)) {
+        (void)snd_parse_num(snd_format_short(text, v), &v, NULL);
+        return v;
+    }
+    const int k = SHORT_DIGITS - 1 - e; // m and the power are exact, so the quotient is what the text reads back as
+    return copysign(k >= 0 ? (double)m / TENS[k] : (double)m * TENS[-k], v);
+}
+
+char *snd_format_short(char out[40], double v) {
+    int64_t m;
+    int e;
+    if (!split_short(fabs(v), &m, &e)) return snd_format_num(out, v, SHORT_DIGITS);
+    char digits[SHORT_DIGITS + 1] = "";
+    int n = SHORT_DIGITS;
+    for (int i = n - 1; i >= 0; i--, m /= 10) digits[i] = (char)('0' + m % 10);
+    while (n > 1 && digits[n - 1] == '0') n--;
+    char *p = out;
+    if (v < 0) *p++ = '-';
+    if (e < -5) { // 1.25e-07, as %g has it
+        *p++ = digits[0];
+        if (n > 1) *p++ = '.';
+        for (int i = 1; i < n; i++) *p++ = digits[i];
+        *p++ = 'e', *p++ = '-', *p++ = (char)('0' + -e / 10), *p++ = (char)('0' + -e % 10);
+        *p = '\0';
+        return out;
+    }
+    if (e < 0) {
+        *p++ = '0', *p++ = '.';
+        for (int i = -1; i > e; i--) *p++ = '0';
+    }
+    for (int i = 0; i < n || i <= e; i++) {
+        if (i == e + 1 && i > 0) *p++ = '.';
+        *p++ = i < n ? digits[i] : '0';
+    }
+    *p = '\0';
+    return out;
+}
+
 char *snd_format_log10(char out[40], double log10_abs, int digits) {
     if (isnan(log10_abs)) return strcpy(out, "nan");
     if (isinf(log10_abs)) return strcpy(out, log10_abs > 0 ? "inf" : "0");

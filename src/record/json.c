@@ -113,10 +113,13 @@ void snd_json_str(snd_json *j, const char *key, const char *s) {
 }
 
 static void number(snd_json *j, double v) {
-    if (isfinite(v))
-        snd_buf_num(j->b, v, j->digits ? j->digits : 17);
-    else
+    char text[40];
+    if (!isfinite(v))
         snd_buf_put(j->b, "null");
+    else if (j->digits == 9)
+        snd_buf_put(j->b, snd_format_short(text, v));
+    else
+        snd_buf_num(j->b, v, j->digits ? j->digits : 17);
 }
 
 void snd_json_num(snd_json *j, const char *key, double v) {

@@ -52,7 +52,16 @@ static void pair(snd_json *j, const char *key, double lo, double hi) {
     snd_json_nums(j, key, v, 2);
 }
 
-static void write_part(snd_json *j, const snd_metric *m, part p) {
+// As it will be read back: so linear numbers follow from the logarithms that stand beside them, digit for digit.
+static snd_metric rounded(const snd_metric *m) {
+    snd_metric r = *m;
+    double *const all[] = {&r.mean, &r.sd, &r.predicted, &r.lo, &r.hi, &r.lo999, &r.hi999, &r.z};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) *all[i] = snd_round_short(*all[i]);
+    return r;
+}
+
+static void write_part(snd_json *j, const snd_metric *exact, part p) {
+    const snd_metric r = rounded(exact), *m = &r;
     switch (p) {
     case P_MEAN: snd_json_num(j, m->name, snd_metric_linear(m, m->mean)); break;
     case P_LOG10: snd_json_num(j, m->name, m->mean); break;
@@ -240,6 +249,7 @@ static void write_rest(snd_json *j, const snd_record *r) {
 
 void snd_record_json(const snd_record *r, snd_buf *b) {
     snd_json j = snd_json_start(b);
+    j.digits = 9; // a seed's spread is far larger, and 17 digits take three times as long
     snd_json_open(&j, NULL, '{');
     snd_json_str(&j, "schema", snd_record_schema(r->kind));
     write_texts(&j, r);
