@@ -145,8 +145,8 @@ static void write_verdict(snd_json *j, const snd_verdict *v) {
     snd_json_str(j, "level", snd_level_name(v->level));
     snd_json_str(j, "where", v->where);
     if (v->run) snd_json_str(j, "run", v->run);
-    snd_json_num(j, "value", v->log ? pow(10, v->value) : v->value);
-    snd_json_num(j, "threshold", v->log ? pow(10, v->threshold) : v->threshold);
+    snd_json_num(j, "value", v->log ? pow(10, snd_round_short(v->value)) : v->value);
+    snd_json_num(j, "threshold", v->log ? pow(10, snd_round_short(v->threshold)) : v->threshold);
     if (v->log) {
         snd_json_num(j, "value_log10", v->value);
         snd_json_num(j, "threshold_log10", v->threshold);
