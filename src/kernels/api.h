@@ -109,6 +109,14 @@ double snd_k_absmax(int th, snd_dtype t, int64_t n, const void *x);            /
 /// Share of the n values that are not 0 but whose magnitude, times 2^e, would round to zero in f16 / bf16.
 double snd_k_underflow_share(int th, snd_dtype t, int64_t n, const void *x, int e, snd_dtype target);
 
+// ---- small dense algebra, in double -------------------------------------------------------------------------------------------------
+/// G [R,R] = x xT of x [R,K], sums in double; the lower triangle (what lies above it is not to be read). One thread.
+void snd_k_gram(snd_dtype t, int64_t R, int64_t K, const void *x, double *G);
+/// Pivoted Cholesky factor of the matrix whose lower triangle is G [R,R]: G = L LT up to `relative` times the largest
+/// diagonal element. Returns the rank p; L [R,R] has p columns, zero in the rows of earlier pivots; piv[0..p-1] are the
+/// pivots in order. A row whose diagonal is not finite is left out (zero). d: 2R doubles of scratch. One thread.
+int64_t snd_k_cholesky(int64_t R, double relative, const double *G, double *L, double *d, int32_t *piv);
+
 // ---- limits, for benchmarks -------------------------------------------------------------------------------------------------------------
 /// Multiply-adds that never leave the registers, `rounds` on each of th threads at once: the roof of matrix products.
 /// Returns the floating-point operations done.

@@ -92,6 +92,15 @@ static void tridiagonal_ql(int64_t n, double *d, double *e) {
     }
 }
 
+void snd_k_gram(snd_dtype t, int64_t R, int64_t K, const void *x, double *G) {
+    SND_PICK(gram, t)(R, K, x, G);
+}
+
+int64_t snd_k_cholesky(int64_t R, double relative, const double *G, double *L, double *d, int32_t *piv) {
+    static snd_kt_cholesky *const fn[] = {snd_k_cholesky_f64_base, snd_k_cholesky_f64_avx2, snd_k_cholesky_f64_avx512};
+    return fn[snd_k_isa() - 1](R, relative, G, L, d, d + R, piv);
+}
+
 double snd_k_effective_rank(int th, snd_dtype t, int64_t R, int64_t D, const void *x, double *scratch) {
     double *c = scratch, *gram = c + R * D, *d = gram + R * R, *e = d + R;
     if (R < 2 || D < 1 || !centre(t, R, D, x, c)) return NAN;

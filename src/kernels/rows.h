@@ -80,6 +80,13 @@ typedef int64_t snd_kt_count_below(int64_t n, const void *x, double limit);
 
 typedef void snd_kt_gemm(bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const void *A, int64_t lda,
                          const void *B, int64_t ldb, double beta, void *C, int64_t ldc);
+/// Lower triangle (and up to three elements right of the diagonal) of x xT.
+typedef void snd_kt_gram(int64_t R, int64_t K, const void *x, double *G);
+/// See snd_k_cholesky; d and row are scratch of R each. Double only, so outside the table's types.
+typedef int64_t snd_kt_cholesky(int64_t R, double relative, const double *G, double *L, double *d, double *row, int32_t *piv);
+snd_kt_cholesky snd_k_cholesky_f64_base, snd_k_cholesky_f64_avx2, snd_k_cholesky_f64_avx512;
+snd_isa snd_k_isa(void);   // the one that runs now
+
 /// Floating-point operations done in `rounds` of register-only multiply-adds.
 typedef double snd_kt_peak(int64_t rounds);
 typedef void snd_kt_copy(int64_t n, bool stream, const void *x, void *y);

@@ -41,6 +41,10 @@ static int isa_now(void) {
     return limit && limit < best ? limit : best;
 }
 
+snd_isa snd_k_isa(void) {
+    return (snd_isa)isa_now();
+}
+
 snd_kfn_any *snd_k_pick(snd_kfamily f, snd_dtype t) {
     assert(t == SND_F32 || t == SND_F64);
     return rows[f][isa_now() - 1][t == SND_F64];

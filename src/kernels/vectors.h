@@ -64,6 +64,26 @@ static inline vec_f32 vec_fma_f32(vec_f32 a, vec_f32 b, vec_f32 c) { return a * 
 static inline vec_f64 vec_fma_f64(vec_f64 a, vec_f64 b, vec_f64 c) { return a * b + c; }
 #endif
 
+#if SND_FMA
+// out[i] = sum of v[i]'s elements.
+static inline void vec_sums4(const vec_f64 v[4], double out[4]) {
+    __m256d h[4];
+    for (int i = 0; i < 4; i++) {
+#if defined(__AVX512F__)
+        h[i] = _mm256_add_pd(_mm512_castpd512_pd256(v[i]), _mm512_extractf64x4_pd(v[i], 1));
+#else
+        h[i] = v[i];
+#endif
+    }
+    const __m256d a = _mm256_hadd_pd(h[0], h[1]), b = _mm256_hadd_pd(h[2], h[3]);
+    _mm256_storeu_pd(out, _mm256_add_pd(_mm256_permute2f128_pd(a, b, 0x20), _mm256_permute2f128_pd(a, b, 0x31)));
+}
+#else
+static inline void vec_sums4(const vec_f64 v[4], double out[4]) {
+    for (int i = 0; i < 4; i++) out[i] = v[i][0] + v[i][1];
+}
+#endif
+
 static inline vec_f64 vec_wide_f64(const double *p) { return vec_load_f64(p); }
 
 // Sums run in a fixed number of lanes whatever the instruction set: 128 bytes of T, or 16 doubles.

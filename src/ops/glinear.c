@@ -17,59 +17,6 @@
 #include <math.h>
 #include <string.h>
 
-// ---- small dense algebra in double -----------------------------------------------------------------------------------------
-
-static double dot(int64_t n, const double *a, const double *b) {
-    double s[8] = {0};
-    int64_t i = 0;
-    for (; i + 8 <= n; i += 8) {
-        for (int l = 0; l < 8; l++) s[l] += a[i + l] * b[i + l];
-    }
-    for (int l = 0; i + l < n; l++) s[l] += a[i + l] * b[i + l];
-    return ((s[0] + s[4]) + (s[1] + s[5])) + ((s[2] + s[6]) + (s[3] + s[7]));
-}
-
-// Lower triangle of x xᵀ, in bands of rows so that little of the upper one is computed.
-static void gram(int64_t R, int64_t k, const double *x, double *G) {
-    enum { BAND = 16 };
-    for (int64_t r = 0; r < R; r += BAND) {
-        const int64_t m = R - r < BAND ? R - r : BAND;
-        snd_k_gemm(1, SND_F64, false, true, m, r + m, k, 1, x + r * k, k, x, k, 0, G + r * R, R);
-    }
-}
-
-// Pivoted Cholesky of the Gram matrix whose lower triangle is G [R,R]: G = L Lᵀ up to a relative 1e-14 of the largest
-// diagonal; L [R,R] with rank columns, zero beyond the pivot in pivot rows. d [R] is scratch. Rows that are not finite
-// are left out (zero).
-static int64_t cholesky(int64_t R, const double *G, double *L, double *d, int32_t *piv) {
-    double top = 0;
-    memset(L, 0, (size_t)(R * R) * sizeof *L);
-    for (int64_t i = 0; i < R; i++) {
-        d[i] = isfinite(G[i * R + i]) ? G[i * R + i] : 0;
-        if (d[i] > top) top = d[i];
-    }
-    const double tol = top * 1e-14 + 1e-300;
-    int64_t p = 0;
-    for (; p < R; p++) {
-        int64_t best = 0;
-        for (int64_t i = 1; i < R; i++) {
-            if (d[i] > d[best]) best = i;
-        }
-        if (!(d[best] > tol)) break;
-        const double root = sqrt(d[best]);
-        piv[p] = (int32_t)best;
-        L[best * R + p] = root;
-        d[best] = 0;
-        for (int64_t i = 0; i < R; i++) {
-            if (!(d[i] > 0)) continue;
-            const double v = ((i > best ? G[i * R + best] : G[best * R + i]) - dot(p, L + i * R, L + best * R)) / root;
-            L[i * R + p] = v;
-            d[i] -= v * v;
-        }
-    }
-    return p;
-}
-
 static uint64_t mix(uint64_t x) { // splitmix64
     x += 0x9e3779b97f4a7c15u;
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -111,7 +58,7 @@ static sonde_status forward_shape(const snd_graph *g, snd_node *n, snd_shape *ou
     return SONDE_OK;
 }
 
-// Scratch. In double: wide [R, max(n,k)] (a widened operand, later Q), G, L, M [R,R], d [R]. In the graph's type, named
+// Scratch. In double: wide [R, max(n,k)] (a widened operand, later Q), G, L, M [R,R], d [2R]. In the graph's type, named
 // by t: tL, tA [R,R], tZ [R, max(n,k)], tQ [R,k].
 typedef struct work {
     double *wide, *G, *L, *M, *d;
@@ -120,7 +67,7 @@ typedef struct work {
 } work;
 
 static size_t layout(int64_t R, int64_t k, int64_t n, void *base, work *w) {
-    const int64_t m = n > k ? n : k, sizes[] = {R * m, R * R, R * R, R * R, R, R * R, R * R, R * m, R * k};
+    const int64_t m = n > k ? n : k, sizes[] = {R * m, R * R, R * R, R * R, 2 * R, R * R, R * R, R * m, R * k};
     double *at[9];
     int64_t total = 0;
     for (int i = 0; i < 9; i++) { // f32 parts get the room of doubles: simple, and small
@@ -151,11 +98,11 @@ static void widen(snd_dtype t, const void *restrict src, int64_t n, double *rest
 // finite has a Gram entry that is not: its part of the factor is zero, and it must not touch the others (0 * Inf).
 static int64_t factor(const snd_run *r, const snd_rv *v, int64_t R, int64_t cols, work *w) {
     widen(r->t, v->p, R * cols, w->wide);
-    gram(R, cols, w->wide, w->G);
+    snd_k_gram(SND_F64, R, cols, w->wide, w->G);
     for (int64_t i = 0; i < R; i++) {
         if (!isfinite(w->G[i * R + i])) memset(w->wide + i * cols, 0, (size_t)cols * sizeof *w->wide);
     }
-    const int64_t p = cholesky(R, w->G, w->L, w->d, w->piv);
+    const int64_t p = snd_k_cholesky(R, 1e-14, w->G, w->L, w->d, w->piv);
     snd_convert(w->L, SND_F64, w->tL, r->t, R * R);
     return p;
 }
