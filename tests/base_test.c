@@ -8,12 +8,14 @@
 
 #include <float.h>
 #include <locale.h>
+#include <pthread.h>
 #include <math.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 // ---- memory ---------------------------------------------------------------------------------------------------------
@@ -405,6 +407,62 @@ static void parallel_runs_each_task_once(void **state) {
     snd_parallel(4, 0, count_task, NULL);
 }
 
+static void add_task(void *ctx, int64_t task) {
+    atomic_fetch_add((_Atomic int64_t *)ctx, task + 1);
+}
+
+// Many short loops, as kernels make them: the sum of each shows a task lost or done twice.
+static void *many_loops(void *arg) {
+    int64_t *wrong = arg;
+    for (int k = 0; k < 3000; k++) {
+        _Atomic int64_t sum = 0;
+        const int64_t n = 1 + k % 37;
+        snd_parallel(2 + k % 3, n, add_task, (void *)&sum);
+        *wrong += sum != n * (n + 1) / 2;
+    }
+    return NULL;
+}
+
+static void parallel_serves_several_callers_at_once(void **state) {
+    (void)state;
+    enum { CALLERS = 4 };
+    pthread_t id[CALLERS];
+    int64_t wrong[CALLERS] = {0};
+    for (int i = 0; i < CALLERS; i++) assert_int_equal(pthread_create(&id[i], NULL, many_loops, &wrong[i]), 0);
+    for (int i = 0; i < CALLERS; i++) assert_int_equal(pthread_join(id[i], NULL), 0);
+    for (int i = 0; i < CALLERS; i++) assert_int_equal(wrong[i], 0);
+}
+
+static void slow_task(void *ctx, int64_t task) {
+    usleep(200);
+    add_task(ctx, task);
+}
+
+static void parallel_waits_for_the_slowest(void **state) {
+    (void)state;
+    for (int k = 0; k < 200; k++) {
+        _Atomic int64_t sum = 0;
+        snd_parallel(3, 5, slow_task, (void *)&sum);
+        assert_int_equal(sum, 15);
+    }
+}
+
+static void parallel_works_in_a_forked_child(void **state) {
+    (void)state;
+    int64_t wrong = 0;
+    many_loops(&wrong); // the parent has threads, which the child does not inherit
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        alarm(30);
+        many_loops(&wrong);
+        _exit(wrong == 0 ? 0 : 1);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 static void machine_is_described(void **state) {
     (void)state;
     assert_true(snd_cpu_count() >= 1);
@@ -564,6 +622,9 @@ int main(void) {
         cmocka_unit_test(numbers_ignore_the_locale),
         cmocka_unit_test(integers_parse),
         cmocka_unit_test(parallel_runs_each_task_once),
+        cmocka_unit_test(parallel_serves_several_callers_at_once),
+        cmocka_unit_test(parallel_waits_for_the_slowest),
+        cmocka_unit_test(parallel_works_in_a_forked_child),
         cmocka_unit_test(machine_is_described),
         cmocka_unit_test(files_are_written_whole_or_not_at_all),
         cmocka_unit_test(a_write_that_fails_leaves_the_old_file),
