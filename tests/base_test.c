@@ -447,8 +447,18 @@ static void parallel_waits_for_the_slowest(void **state) {
     }
 }
 
+static bool thread_checker(void) {
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+    return true;
+#endif
+#endif
+    return false;
+}
+
 static void parallel_works_in_a_forked_child(void **state) {
     (void)state;
+    if (thread_checker()) skip(); // it refuses threads after a fork
     int64_t wrong = 0;
     many_loops(&wrong); // the parent has threads, which the child does not inherit
     const pid_t child = fork();
