@@ -342,7 +342,7 @@ static void meaning_errors(void **state) {
     refuse_walk("in: y = l  each: x = F(x)", true, "in:");
     refuse_walk("each: x = W(x, 0.5)", true, "whole number");
     refuse_walk("each: x = floor(x)", true, "constants");
-    refuse_walk("each: x = F(x, inner=1)", true, "Transformer");
+    refuse_walk("each: x = F(x, vnorm=1)", true, "attention");
 }
 
 static void scoping(void **state) {

@@ -194,7 +194,10 @@ static snd_expr *parse_expr(parser *q);
 
 static bool next_is_assign(const parser *q) { // NAME '=' but not NAME '=='
     const char *p = q->p;
-    while (*p == ' ' || *p == '\t' || *p == '\n' || *p == '\r') p++;
+    for (;; p++) {
+        if (*p == '#') p += strcspn(p, "\n");
+        if (*p != ' ' && *p != '\t' && *p != '\n' && *p != '\r') break;
+    }
     return p[0] == '=' && p[1] != '=';
 }
 

@@ -46,6 +46,9 @@ typedef struct walker {
     int layer_counters[C_COUNT];
     const char *prefix; // of the sites of this section, e.g. "layers.3.A"
     bool in_block;      // inside the mlp's block: only u and constants are visible
+    bool silent;        // asks no reader: a block's maps are being counted
+    const char *inner;  // site of the norm before the block's last map (inner=1); NULL: none
+    int last_map;       // number of that map among the block's W
     snd_val u;
     list mix, attn;
     int64_t dummy; // ids of the counting run
@@ -85,7 +88,7 @@ static const char *kind_text(const snd_val *v, char out[80]) {
 // Calls a reader's operation, or makes up an id in the counting run.
 #define ASK(op, out, ...)                                                                                              \
     do {                                                                                                               \
-        if (w->counting) {                                                                                             \
+        if (w->counting || w->silent) {                                                                                \
             (out)->id = (int32_t)++w->dummy;                                                                           \
         } else {                                                                                                       \
             SND_FAIL_IF(!w->r->op, SONDE_EUNSUPPORTED, "line %d, column %d: %s is not available in this family",       \
@@ -105,7 +108,7 @@ static sonde_status site_name(walker *w, int counter, const char *letter, const 
 }
 
 static sonde_status tap_as(walker *w, snd_val v, const char *fmt, const char *a, const char *b) {
-    if (w->counting || !w->r->tap || v.kind == SND_V_CONST) return SONDE_OK;
+    if (w->counting || w->silent || !w->r->tap || v.kind == SND_V_CONST) return SONDE_OK;
     const char *name = snd_arena_printf(w->arena, fmt, a, b);
     if (!name) return SONDE_ENOMEM;
     return w->r->tap(w->r->self, name, v);
@@ -113,7 +116,7 @@ static sonde_status tap_as(walker *w, snd_val v, const char *fmt, const char *a,
 
 static sonde_status alias(walker *w, snd_val v, snd_val *out) {
     *out = v;
-    if (w->counting || v.kind == SND_V_CONST || !w->r->alias) return SONDE_OK;
+    if (w->counting || w->silent || v.kind == SND_V_CONST || !w->r->alias) return SONDE_OK;
     return w->r->alias(w->r->self, v, out);
 }
 
@@ -182,7 +185,9 @@ static sonde_status eval_name(walker *w, const snd_expr *x, snd_val *out) {
     if (!strcmp(x->name, "c")) {
         if (w->st->cond <= 0)
             FAIL_AT(x, SONDE_ENAME, "'c' is the conditioning vector, but this model has none; give cond=NUMBER");
-        *out = (snd_val){.kind = SND_V_EXAMPLE, .cols = w->st->cond};
+        // the rows of an mlp are its examples: c is like any other value there
+        const snd_vkind row = w->st->cond == 1 && w->st->d != 1 ? SND_V_TOKEN : SND_V_STREAM;
+        *out = (snd_val){.kind = w->st->mlp ? row : SND_V_EXAMPLE, .cols = w->st->cond};
         ASK(cond, out, out);
         return SONDE_OK;
     }
@@ -457,6 +462,15 @@ static const char *block_role(const walker *w, const snd_expr *x) {
     return !inside_linear(w->st->block, x, false) && snd_expr_calls(x->args[0].x, "W") ? "down" : "up";
 }
 
+// inner=1: the model's norm stands before the block's last map.
+static sonde_status inner_norm(walker *w, const snd_expr *x, snd_val *v) {
+    if (!w->in_block || !w->inner || w->counters[C_LINEAR] != w->last_map) return SONDE_OK;
+    const snd_site site = {.name = w->inner, .x = x, .layer = w->layer};
+    const snd_val u = *v;
+    ASK(norm, v, &site, &w->st->norm, u, v);
+    return tap_as(w, *v, "%s.out%s", site.name, "");
+}
+
 static sonde_status call_linear(walker *w, const snd_expr *x, snd_val *out) {
     args a;
     SND_TRY(eval_args(w, x, 1, 2, &a));
@@ -472,6 +486,7 @@ static sonde_status call_linear(walker *w, const snd_expr *x, snd_val *out) {
     SND_TRY(need_rows(x, &a.v[0]));
     snd_site site;
     SND_TRY(site_name(w, C_LINEAR, "W", x, &site));
+    SND_TRY(inner_norm(w, x, &a.v[0]));
     *out = a.v[0];
     out->cols = l.out;
     if (a.v[0].kind != SND_V_EXAMPLE) out->kind = l.out == 1 && w->st->d != 1 ? SND_V_TOKEN : SND_V_STREAM;
@@ -531,7 +546,7 @@ static sonde_status call_pass(walker *w, const snd_expr *x, snd_val *out) { // s
     if (is_const(out)) return SONDE_OK;
     if (x->name[0] == 's') {
         ASK(stop, out, a.v[0], out);
-    } else if (!w->counting && w->r->drop) {
+    } else if (!w->counting && !w->silent && w->r->drop) {
         SND_TRY(w->r->drop(w->r->self, x->name[4] == 'p', a.v[0], out));
     }
     return SONDE_OK;
@@ -566,20 +581,39 @@ static sonde_status call_depth(walker *w, const snd_expr *x, bool attn, snd_val 
 
 // ---- sublayers ----------------------------------------------------------------------------------------------------------------
 
-static sonde_status run_block(walker *w, const char *call, snd_val u, snd_val *out) {
-    int counters[C_COUNT];
-    const char *prefix = w->prefix;
-    memcpy(counters, w->counters, sizeof counters);
+static sonde_status eval_block(walker *w, snd_val u, snd_val *out) {
     memset(w->counters, 0, sizeof w->counters);
-    w->prefix = snd_arena_printf(w->arena, "%s.block", call);
-    if (!w->prefix) return SONDE_ENOMEM;
     w->in_block = true;
     w->u = u;
     const sonde_status s = eval(w, w->st->block, out);
-    memcpy(w->counters, counters, sizeof w->counters);
-    w->prefix = prefix;
     w->in_block = false;
     return s == SONDE_OK ? s : snd_fail_prefix(s, "block: ");
+}
+
+// How many maps the block has in this layer: the last one to close is the one that inner=1 means.
+static sonde_status count_maps(walker *w, const snd_expr *x, snd_val u, int *out) {
+    snd_val v = {0};
+    w->silent = true;
+    const sonde_status s = eval_block(w, u, &v);
+    w->silent = false;
+    SND_TRY(s);
+    *out = w->counters[C_LINEAR];
+    if (!*out) FAIL_AT(x, SONDE_ETYPE, "%s: 'inner' is a norm before the block's last W, but it has none", x->name);
+    return SONDE_OK;
+}
+
+static sonde_status run_block(walker *w, const snd_expr *x, const char *call, bool inner, snd_val u, snd_val *out) {
+    int counters[C_COUNT];
+    const char *prefix = w->prefix;
+    memcpy(counters, w->counters, sizeof counters);
+    w->prefix = snd_arena_printf(w->arena, "%s.block", call);
+    w->inner = inner ? snd_arena_printf(w->arena, "%s.inner", call) : NULL;
+    if (!w->prefix || (inner && !w->inner)) return SONDE_ENOMEM;
+    if (inner) SND_TRY(count_maps(w, x, u, &w->last_map));
+    SND_TRY(eval_block(w, u, out));
+    memcpy(w->counters, counters, sizeof w->counters);
+    w->prefix = prefix;
+    return SONDE_OK;
 }
 
 static sonde_status check_sublayer(walker *w, const snd_expr *x) {
@@ -621,9 +655,9 @@ static sonde_status call_sublayer(walker *w, const snd_expr *x, snd_val *out) {
                         .vnorm = k[2].v != 0,
                         .v1 = k[3].v,
                         .has_v1 = k[3].given};
-    for (int i = 0; i < 4; i++)
+    for (int i = 1; i < 4; i++)
         if (w->st->mlp && k[i].given)
-            FAIL_AT(x, SONDE_ETYPE, "%s: '%s' needs a Transformer's sublayer", x->name, k[i].name);
+            FAIL_AT(x, SONDE_ETYPE, "%s: '%s' belongs to attention, which the mlp family lacks", x->name, k[i].name);
     for (int i = 1; i < 4; i++)
         if (k[i].given && letter == 'M' && x->name[0] != 'F')
             FAIL_AT(x, SONDE_ETYPE, "%s: '%s' belongs to attention", x->name, k[i].name);
@@ -638,7 +672,7 @@ static sonde_status call_sublayer(walker *w, const snd_expr *x, snd_val *out) {
     SND_TRY(tap_as(w, u, "%s.in%s", call, ""));
     *out = u;
     if (w->st->mlp) {
-        SND_TRY(run_block(w, call, u, out));
+        SND_TRY(run_block(w, x, call, sub.inner, u, out));
         if (out->id == u.id) SND_TRY(alias(w, u, out)); // a block that is u itself
     } else {
         const snd_site site = {.name = call, .x = x, .layer = w->layer};

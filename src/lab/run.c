@@ -107,11 +107,14 @@ static sonde_status find_dy(job *j, snd_id *of) {
     return SONDE_OK;
 }
 
-static sonde_status check_cond(const job *j) {
+// A model with cond whose wiring never reads c takes the tensor all the same; its gradient is zero.
+static sonde_status check_cond(const job *j, int64_t rows) {
     const snd_tensor *c = given(j, "cond");
-    if (!j->m->cond) return SONDE_OK;
-    SND_FAIL_IF(!c, SONDE_EINPUT, "%s: found no tensor 'cond'; this wiring reads c", j->o->input);
-    const snd_shape want = snd_g_value(j->m->g, j->m->cond)->shape;
+    SND_FAIL_IF(!c && j->m->cond, SONDE_EINPUT, "%s: found no tensor 'cond'; this wiring reads c", j->o->input);
+    if (!c) return SONDE_OK;
+    SND_FAIL_IF(!j->spec->cond, SONDE_EINPUT, "%s: cond is given, but this model has none; give cond=FEATURES",
+                j->o->input);
+    const snd_shape want = SND_SHAPE(rows, j->spec->cond);
     char s[160], sw[160];
     SND_FAIL_IF(!snd_shape_same(c->shape, want), SONDE_ESHAPE, "%s: cond has shape %s; %s is needed", j->o->input,
                 snd_shape_text(c->shape, s), snd_shape_text(want, sw));
@@ -297,7 +300,9 @@ static sonde_status run(job *j, snd_run_result *r) {
     const snd_build b = {.dtype = j->o->dtype, .rows = rows, .eval = j->o->eval, .with_targets = targets != NULL};
     SND_TRY(snd_model_build(j->arena, j->spec, &b, &j->m));
     if (targets) SND_TRY(check_targets(j, targets, rows));
-    SND_TRY(check_cond(j));
+    SND_TRY(check_cond(j, rows));
+    if (!j->m->cond && given(j, "cond"))
+        j->m->cond = snd_g_input(j->m->g, "cond", SND_SHAPE(rows, j->spec->cond), SND_DT_NONE);
     if (j->weights) SND_TRY(check_weights(j));
     snd_id of;
     SND_TRY(find_dy(j, &of));

@@ -203,9 +203,10 @@ static bool ends_with(const char *s, const char *tail) {
 // "layers.3.F.in" opens a call, "layers.3.F.out" closes the latest one of that name.
 static sonde_status note_call(builder *b, const char *name, snd_id v) {
     snd_model *m = b->m;
-    if (ends_with(name, ".out") && !strstr(name, ".N") && strncmp(name, "out.", 4)) {
+    if (ends_with(name, ".out")) {
+        const size_t len = strlen(name) - 4;
         for (int i = m->n_calls - 1; i >= 0; i--)
-            if (!m->calls[i].out && !strncmp(m->calls[i].name, name, strlen(m->calls[i].name))) {
+            if (!m->calls[i].out && strlen(m->calls[i].name) == len && !strncmp(m->calls[i].name, name, len)) {
                 m->calls[i].out = v;
                 return SONDE_OK;
             }
@@ -318,7 +319,8 @@ static sonde_status run_walk(builder *b, snd_id x) {
 
 static sonde_status check_formula(snd_arena *a, const snd_stack *stack) {
     snd_walk w = {.arena = a, .stack = stack};
-    const snd_val in = {.kind = stack->convnet ? SND_V_MAP : SND_V_STREAM, .cols = stack->d, .h = 32, .w = 32, .id = 1};
+    snd_val in = {.kind = SND_V_STREAM, .cols = stack->d, .id = 1};
+    if (stack->convnet) in = (snd_val){.kind = SND_V_MAP, .cols = stack->d, .h = 32, .w = 32, .id = 1};
     const sonde_status s = snd_walk_check(&w, in);
     return s == SONDE_OK ? s : snd_fail_prefix(s, "wiring, ");
 }

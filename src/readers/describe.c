@@ -320,7 +320,8 @@ static sonde_status d_tap(void *self, const char *name, snd_val v) {
         b->nodes[v.id].stream = true; // streams start here
     else if (ends_with(name, ".in"))
         return open_call(b, name, v);
-    else if (ends_with(name, ".out") && !strstr(local, ".N") && strncmp(local, "out.", 4) != 0)
+    else if (ends_with(name, ".out") && !strstr(local, ".N") && !ends_with(local, ".inner.out") &&
+             strncmp(local, "out.", 4) != 0)
         close_call(b, name, v);
     else
         b->nodes[v.id].sum = false; // "layers.3.x": from here on it is the stream

@@ -327,7 +327,8 @@ static sonde_status p_tap(void *self, const char *name, snd_val v) {
     }
     if (ends_with(name, ".in")) r->call_x = r->x_before;
     const char *site = strrchr(name, '.');
-    const bool of_call = ends_with(name, ".out") && site - name >= 2 && layer >= 0 && !strstr(name, ".N");
+    const bool of_norm = strstr(name, ".N") || ends_with(name, ".inner.out");
+    const bool of_call = ends_with(name, ".out") && site - name >= 2 && layer >= 0 && !of_norm;
     if (of_call) tap.x = r->call_x;
     if (of_call && r->profiled) {
         const double m = snd_m_mean_ratio(r->t, v.id);
