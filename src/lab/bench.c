@@ -171,6 +171,9 @@ static double peak_work(const job *j, const desk *d) {
 static bool stopped(const snd_bench_opts *o) {
     return o->stop && o->stop->flag;
 }
+static bool late(const snd_bench_opts *o, double start) {
+    return o->time_limit > 0 && snd_now() - start > o->time_limit;
+}
 
 static bool measure(const snd_bench_opts *o, const job *j, desk *d, snd_bench_row *row) {
     const int turns = o->quick ? 5 : 15;
@@ -220,20 +223,22 @@ static void prepare(const job *j, desk *d) {
 }
 
 sonde_status snd_bench_kernels(const snd_bench_opts *o, snd_bench_row *rows, int *n) {
-    const int all = o->threads > 0 ? o->threads : snd_cpu_count();
+    const int n_jobs = (int)(sizeof jobs / sizeof *jobs), most = o->threads > 0 ? o->threads : snd_cpu_count();
+    const int passes = most > 1 ? 2 : 1; // one thread, all threads
+    const double start = snd_now();
     desk d = {.key = snd_key_make(1, "bench")};
     sonde_status s = furnish(&d);
+    bool on = s == SONDE_OK;
     *n = 0;
-    for (size_t k = 0; s == SONDE_OK && k < sizeof jobs / sizeof *jobs; k++) {
-        prepare(&jobs[k], &d);
-        for (int pass = 0; s == SONDE_OK && pass < (all > 1 ? 2 : 1); pass++) {
-            d.threads = pass == 0 ? 1 : all;
-            if (*n == SND_BENCH_ROWS) break;
-            if (measure(o, &jobs[k], &d, &rows[*n]))
-                ++*n;
-            else
-                s = snd_fail(SONDE_EINTERRUPTED, __FILE__, __LINE__, "stopped after %d rows", *n);
-        }
+    for (int k = 0; on && k < n_jobs * passes && k < SND_BENCH_ROWS; k++) {
+        const job *j = &jobs[k / passes];
+        d.threads = k % passes == 0 ? 1 : most;
+        prepare(j, &d);
+        on = measure(o, j, &d, &rows[*n]);
+        if (on) ++*n;
+        if (!on || (o->progress && o->progress(o->ctx, *n, n_jobs * passes)))
+            s = snd_fail(SONDE_EINTERRUPTED, __FILE__, __LINE__, "stopped after %d of %d rows", *n, n_jobs * passes);
+        on = s == SONDE_OK && !late(o, start);
     }
     clear(&d);
     return s;

@@ -9,7 +9,10 @@
 typedef struct snd_bench_opts {
     int threads;              // 0: all
     bool quick;               // fewer turns: about two seconds in place of ten
+    double time_limit;        // seconds, 0: none; what is done by then is returned
     const snd_stop *stop;     // looked at between turns; may be NULL
+    bool (*progress)(void *ctx, int done, int total);   // after every row; true: stop. May be NULL
+    void *ctx;
 } snd_bench_opts;
 
 typedef struct snd_bench_row {
@@ -24,7 +27,8 @@ typedef struct snd_bench_row {
 } snd_bench_row;
 
 enum { SND_BENCH_ROWS = 96 };
-/// Fills rows[SND_BENCH_ROWS], *n of them. SONDE_ENOMEM; SONDE_EINTERRUPTED with the rows so far.
+/// Fills rows[SND_BENCH_ROWS], *n of them. SONDE_ENOMEM; SONDE_EINTERRUPTED with the rows so far; a time limit that
+/// passes is no failure.
 sonde_status snd_bench_kernels(const snd_bench_opts *o, snd_bench_row *rows, int *n) SONDE_MUST_CHECK;
 /// The rows as a table of text.
 void snd_bench_text(const snd_bench_row *rows, int n, snd_buf *text);

@@ -2,6 +2,7 @@
 #ifndef SND_LAB_H
 #define SND_LAB_H
 
+#include "lab/bench.h"
 #include "data/data.h"
 #include "io/io.h"
 #include "metrics/metrics.h"
