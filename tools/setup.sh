@@ -2,7 +2,7 @@
 # Installs what the build needs and a fresh Debian 12 lacks. Says nothing and changes nothing when all is there.
 set -eu
 
-# package:what proves that it is there (a command, or a file)
+# package:what proves that it is there (a command, or a file, where * may stand for one folder)
 needs='
 gcc:gcc
 g++:g++
@@ -14,8 +14,7 @@ pkg-config:pkg-config
 python3:python3
 clang:clang
 clang-format:clang-format
-libdnnl-dev:/usr/include/oneapi/dnnl/dnnl.h
-libopenblas-serial-dev:/usr/lib/x86_64-linux-gnu/openblas-serial
+libdnnl2:/usr/lib/*/libdnnl.so.2
 libjansson-dev:/usr/include/jansson.h
 libyaml-dev:/usr/include/yaml.h
 librandom123-dev:/usr/include/Random123/philox.h
@@ -27,10 +26,13 @@ dataset-fashion-mnist:/usr/share/datasets/fashion-mnist
 '
 
 missing=
+set -f # patterns stay as they are until they are looked up
 for row in $needs; do
+    set +f
     package=${row%%:*} proof=${row#*:}
     case $proof in
-    /*) [ -e "$proof" ] || missing="$missing $package" ;;
+    /*) # shellcheck disable=SC2086 # the pattern is meant to be expanded
+        ls $proof >/dev/null 2>&1 || missing="$missing $package" ;;
     *) command -v "$proof" >/dev/null 2>&1 || missing="$missing $package" ;;
     esac
 done
