@@ -41,6 +41,7 @@ void *snd_malloc(size_t bytes);                ///< NULL with the error recorded
 void *snd_calloc(size_t n, size_t size);       ///< as above; n*size checked for overflow
 void *snd_realloc(void *p, size_t bytes);      ///< on failure NULL and p is intact
 void *snd_aligned_alloc(size_t align, size_t bytes);  ///< free with snd_free
+void *snd_slab_alloc(size_t bytes);            ///< 64-byte aligned; large ones in huge pages; free with snd_free
 void snd_free(void *p);
 /// Test hook: the n-th allocation from now (1 = the next) and all later ones fail; 0 switches it off.
 void snd_alloc_fail_at(int64_t n);

@@ -20,7 +20,7 @@ struct snd_exec {
 
 static bool make_memory(snd_exec *x) {
     const size_t n = (size_t)x->p->n_values + 1, bytes = x->p->bytes ? x->p->bytes : 64;
-    x->slab = snd_aligned_alloc(64, bytes);
+    x->slab = snd_slab_alloc(bytes);
     x->v = snd_calloc(n, sizeof *x->v);
     x->set = snd_calloc(n, sizeof *x->set);
     return x->slab && x->v && x->set;

@@ -23,7 +23,9 @@ typedef struct source {
     bool drops;
     size_t bytes;
     int64_t clock;
-    slot *slots; // by parameter
+    slot *slots;         // by parameter
+    unsigned char *slab; // all parameters side by side, when they may all stay; NULL: each on its own
+    size_t *offset;      // in the slab
 } source;
 
 static size_t param_bytes(const snd_graph *g, int param) {
@@ -68,18 +70,23 @@ static void *reclaim(source *s, const snd_graph *g, size_t bytes) {
     return NULL;
 }
 
+static void *place(source *s, const snd_graph *g, int param, size_t bytes) {
+    if (s->slab) return s->slab + s->offset[param];
+    void *data = reclaim(s, g, bytes);
+    if (data) return data;
+    data = snd_aligned_alloc(64, bytes);
+    if (data) s->bytes += bytes;
+    return data;
+}
+
 static sonde_status load(source *s, const snd_graph *g, int param) {
     assert(param >= 0 && param < s->n);
     slot *c = &s->slots[param];
     if (c->data) return SONDE_OK;
     const size_t bytes = param_bytes(g, param);
-    void *data = reclaim(s, g, bytes);
-    if (!data) {
-        data = snd_aligned_alloc(64, bytes);
-        SND_FAIL_IF(!data, SONDE_ENOMEM, "no memory for parameter '%s' (%zu bytes)",
-                    snd_g_value(g, snd_g_param_at(g, param))->name, bytes);
-        s->bytes += bytes;
-    }
+    void *data = place(s, g, param, bytes);
+    SND_FAIL_IF(!data, SONDE_ENOMEM, "no memory for parameter '%s' (%zu bytes)",
+                snd_g_value(g, snd_g_param_at(g, param))->name, bytes);
     c->data = data;
     draw(s, g, param, data);
     return SONDE_OK;
@@ -104,9 +111,25 @@ static void release(void *self, const snd_graph *g, int param) {
 
 static void destroy(void *self) {
     source *s = self;
-    for (int i = 0; i < s->n; i++) snd_free(s->slots[i].data);
+    for (int i = 0; i < s->n && s->slots && !s->slab; i++) snd_free(s->slots[i].data);
+    snd_free(s->slab);
+    snd_free(s->offset);
     snd_free(s->slots);
     snd_free(s);
+}
+
+// One slab for all parameters, unless they are too many to stay.
+static bool make_slab(source *s, const snd_graph *g) {
+    size_t total = 0;
+    s->offset = snd_calloc((size_t)s->n + 1, sizeof *s->offset);
+    if (!s->offset) return false;
+    for (int i = 0; i < s->n; i++) {
+        s->offset[i] = total;
+        total += (param_bytes(g, i) + 63) / 64 * 64;
+    }
+    if (total == 0 || (s->drops && total > CACHE_BYTES)) return true;
+    s->slab = snd_slab_alloc(total);
+    return s->slab != NULL;
 }
 
 static sonde_status create(const snd_graph *g, uint64_t seed, int threads, bool drops, snd_source *out) {
@@ -116,8 +139,8 @@ static sonde_status create(const snd_graph *g, uint64_t seed, int threads, bool 
     const int n = snd_g_param_count(g);
     *s = (source){.seed = seed, .threads = threads > 0 ? threads : snd_cpu_count(), .n = n, .drops = drops};
     s->slots = snd_calloc(n > 0 ? (size_t)n : 1, sizeof *s->slots);
-    if (!s->slots) {
-        snd_free(s);
+    if (!s->slots || !make_slab(s, g)) {
+        destroy(s);
         return SONDE_ENOMEM;
     }
     *out = (snd_source){.self = s, .acquire = acquire, .release = release, .destroy = destroy};
