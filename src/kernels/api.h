@@ -27,7 +27,7 @@ double snd_k_binary(int th, snd_dtype t, snd_kbin op, const int64_t dim[3], doub
                     double b, const void *y, const int64_t sy[3], void *out);
 /// out = a*x + b; in place.
 double snd_k_affine(int th, snd_dtype t, int64_t n, double a, const void *x, double b, void *out);
-/// min/max backward: dx = dy where a*x is the smaller/larger (first operand wins ties), else 0; same strides as binary.
+/// min/max backward: dx = dy where a*x is the smaller/larger (half of it in a tie), else 0; same strides as binary.
 void snd_k_minmax_bwd(int th, snd_dtype t, bool max, bool second, const int64_t dim[3], double a, const void *x,
                       const int64_t sx[3], double b, const void *y, const int64_t sy[3], const void *dy, void *dx);
 

@@ -3,7 +3,7 @@
 // Exponents: lin, min, max bring both operands to one; mul adds, div subtracts.
 // Backward, each summed down to its operand's shape:
 //   lin  dx = a dy, dy' = b dy        mul  dx = a dy*y            div (z = a x/y)  dx = a dy/y, dy' = -dy*z/y
-//   min, max: dy goes to the operand that was taken, the first one in a tie
+//   min, max: dy goes to the operand that was taken, half to each in a tie
 #include "ops/ops_impl.h"
 
 #include <assert.h>

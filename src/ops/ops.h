@@ -36,7 +36,7 @@ snd_id snd_g_lin(snd_graph *g, double a, snd_id x, double b, snd_id y);    ///< 
 snd_id snd_g_affine(snd_graph *g, double a, snd_id x, double b);           ///< a x + b
 snd_id snd_g_mul(snd_graph *g, snd_id x, snd_id y);
 snd_id snd_g_div(snd_graph *g, snd_id x, snd_id y);
-snd_id snd_g_min(snd_graph *g, snd_id x, snd_id y);                        ///< ties: the first operand's gradient
+snd_id snd_g_min(snd_graph *g, snd_id x, snd_id y);                        ///< ties: half the gradient each
 snd_id snd_g_max(snd_graph *g, snd_id x, snd_id y);
 snd_id snd_g_unary(snd_graph *g, snd_kfn fn, snd_id x);
 
