@@ -8,6 +8,7 @@
 #include "base/base.h"
 
 #include <assert.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,7 @@ typedef struct header {
     uint32_t magic;
 } header;
 
-enum { HEADER = 16, MAGIC = 0x536f6e64 };
+enum { HEADER = 16, MAGIC = 0x536f6e64, SLAB = 0x536f6e65 };
 _Static_assert(sizeof(header) <= HEADER, "the header must fit in front of a block");
 
 static _Atomic int64_t n_allocs, fail_at;
@@ -43,7 +44,7 @@ size_t snd_alloc_peak(void) {
 
 static header *header_of(void *p) {
     header *h = (header *)((char *)p - HEADER);
-    assert(h->magic == MAGIC && "block was not allocated by alloc.c, or was freed twice");
+    assert((h->magic == MAGIC || h->magic == SLAB) && "block was not allocated by alloc.c, or was freed twice");
     return h;
 }
 
@@ -106,21 +107,85 @@ void *snd_aligned_alloc(size_t align, size_t bytes) {
     return raw ? finish(raw, (uint32_t)align, bytes) : refuse(bytes);
 }
 
-// Large slabs in huge pages where the system grants them: first touch costs a fifth (5 to 8 GB/s against 1.9).
+// ---- slabs -----------------------------------------------------------------------------------------------------------
+// Large ones lie in huge pages where the system grants them (first touch at 5 to 8 GB/s instead of 1.9), and are kept for
+// the next taker when given back: a run for the next seed needs the same sizes, and its pages are there already.
+
+enum { SPARES = 8 };
+static const size_t HUGE = (size_t)2 << 20, SPARE_BYTES = (size_t)256 << 20;
+
+typedef struct spare {
+    char *raw;
+    size_t size;
+} spare;
+
+static spare spares[SPARES]; // raw NULL: empty
+static pthread_mutex_t spares_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static size_t slab_size(size_t bytes) { // with the header's page in front
+    return (bytes + 2 * HUGE - 1) / HUGE * HUGE;
+}
+
+static char *take_spare(size_t size) {
+    char *raw = NULL;
+    pthread_mutex_lock(&spares_lock);
+    for (int i = 0; i < SPARES && !raw; i++)
+        if (spares[i].raw && spares[i].size >= size && spares[i].size <= size + size / 4) {
+            raw = spares[i].raw;
+            spares[i].raw = NULL;
+        }
+    for (int i = 0; i < SPARES && !raw; i++) { // what does not fit makes room for what is wanted
+        free(spares[i].raw);
+        spares[i].raw = NULL;
+    }
+    pthread_mutex_unlock(&spares_lock);
+    return raw;
+}
+
+static bool keep_spare(char *raw, size_t size) {
+#if defined(__SANITIZE_ADDRESS__)
+    return false && raw && size; // let the checker see what is used after it was given back
+#else
+    size_t total = size;
+    int empty = -1;
+    pthread_mutex_lock(&spares_lock);
+    for (int i = 0; i < SPARES; i++) {
+        if (spares[i].raw)
+            total += spares[i].size;
+        else
+            empty = i;
+    }
+    const bool keep = empty >= 0 && total <= SPARE_BYTES;
+    if (keep) spares[empty] = (spare){raw, size};
+    pthread_mutex_unlock(&spares_lock);
+    return keep;
+#endif
+}
+
 void *snd_slab_alloc(size_t bytes) {
-    const size_t page = (size_t)2 << 20;
-    if (bytes < 2 * page) return snd_aligned_alloc(64, bytes);
-    void *p = snd_aligned_alloc(page, bytes);
-    if (p) (void)madvise(p, bytes / page * page, MADV_HUGEPAGE); // advice: refused is fine
+    if (bytes < 2 * HUGE) return snd_aligned_alloc(64, bytes);
+    if (attempt_fails() || bytes > PTRDIFF_MAX - 4 * HUGE) return refuse(bytes);
+    const size_t size = slab_size(bytes);
+    char *raw = take_spare(size);
+    if (!raw) {
+        raw = aligned_alloc(HUGE, size);
+        if (!raw) return refuse(bytes);
+        (void)madvise(raw, size, MADV_HUGEPAGE); // advice: refused is fine
+    }
+    char *p = finish(raw, 64, bytes);
+    ((header *)(p - HEADER))->magic = SLAB;
     return p;
 }
 
 void snd_free(void *p) {
     if (!p) return;
     header *h = header_of(p);
+    const bool slab = h->magic == SLAB;
     account(-(int64_t)h->bytes);
     h->magic = 0;
-    free((char *)p - h->offset);
+    char *raw = (char *)p - h->offset;
+    // a spare may be larger than this taker asked for; it is kept under the smaller size
+    if (!slab || !keep_spare(raw, slab_size(h->bytes))) free(raw);
 }
 
 bool snd_grow(void **p, int64_t *cap, int64_t need, size_t size) {
