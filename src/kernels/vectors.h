@@ -64,6 +64,23 @@ static inline vec_f32 vec_fma_f32(vec_f32 a, vec_f32 b, vec_f32 c) { return a * 
 static inline vec_f64 vec_fma_f64(vec_f64 a, vec_f64 b, vec_f64 c) { return a * b + c; }
 #endif
 
+// Sum of a vector's elements by halves: l with l + half, and so on.
+#if SND_FMA
+static inline double vec_sum_quarter(__m256d v) {
+    const __m128d h = _mm_add_pd(_mm256_castpd256_pd128(v), _mm256_extractf128_pd(v, 1));
+    return _mm_cvtsd_f64(h) + _mm_cvtsd_f64(_mm_unpackhi_pd(h, h));
+}
+#if defined(__AVX512F__)
+static inline double vec_sum_f64(vec_f64 v) {
+    return vec_sum_quarter(_mm256_add_pd(_mm512_castpd512_pd256(v), _mm512_extractf64x4_pd(v, 1)));
+}
+#else
+static inline double vec_sum_f64(vec_f64 v) { return vec_sum_quarter(v); }
+#endif
+#else
+static inline double vec_sum_f64(vec_f64 v) { return v[0] + v[1]; }
+#endif
+
 #if SND_FMA
 // out[i] = sum of v[i]'s elements.
 static inline void vec_sums4(const vec_f64 v[4], double out[4]) {
