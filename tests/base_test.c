@@ -180,6 +180,10 @@ static void nearest_suggests_what_was_meant(void **state) {
     assert_string_equal(snd_nearest("WIDHT", names, 5), "width"); // one transposition
     assert_string_equal(snd_nearest("wirring", names, 5), "wiring");
     assert_string_equal(snd_nearest("esp", names, 5), "eps");
+    assert_string_equal(snd_nearest("layer", (const char *const[]){"lay", "layers"}, 2), "layers"); // the nearer one
+    assert_string_equal(snd_nearest("depht", (const char *const[]){"depths"}, 1), "depths"); // one in three letters
+    assert_string_equal(snd_nearest("n", (const char *const[]){"x", "N"}, 2), "N");
+    assert_null(snd_nearest("z", (const char *const[]){"x", "L", "d"}, 3)); // any letter is one edit from any other
     assert_null(snd_nearest("banana", names, 5));
     assert_null(snd_nearest("xyz", names, 5));
     assert_null(snd_nearest("", names, 5));

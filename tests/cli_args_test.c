@@ -2,6 +2,7 @@
 #include "check.h"
 #include "cli/inner.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { MOST = 16 };
@@ -53,6 +54,18 @@ static void test_operands(void **state) {
     assert_string_equal(snd_opt_str(&l.c, "out", ""), "dir");
     CHECK_OK(parse(&l, *state, "-o|measure|report|pre")); // the first word is -o's value
     assert_string_equal(l.c.verb->name, "report");
+}
+
+// Settings may stand in front of SPEC; with --wirings there may be no SPEC at all.
+static void test_spec(void **state) {
+    line l;
+    CHECK_OK(parse(&l, *state, "measure|layers=3|pre|width=8"));
+    assert_string_equal(l.c.spec_word, "pre");
+    assert_int_equal(l.c.n_overrides, 2);
+    assert_string_equal(l.c.overrides[0], "layers=3");
+    CHECK_OK(parse(&l, *state, "measure|layers=3|--wirings=pre,post"));
+    assert_null(l.c.spec_word);
+    assert_int_equal(l.c.n_overrides, 1);
 }
 
 static void test_values(void **state) {
@@ -117,7 +130,7 @@ static void test_refused(void **state) {
     refused(*state, "measure|pre|--depths=0,4", "outside");
     refused(*state, "measure|pre|--depths=,", "empty");
     refused(*state, "measure|pre|--width=3", "write it as width=VALUE");
-    refused(*state, "measure|layers=3|pre", "SPEC comes first");
+    refused(*state, "measure|layers=3", "SPEC comes first");
     refused(*state, "measure|pre|batch=3", "write --batch=3");
     refused(*state, "measure|pre|post", "unexpected word 'post'");
     refused(*state, "measure", "needs a SPEC");
@@ -152,22 +165,37 @@ static void test_sparkline(void **state) {
     const double v[] = {0, 1, 2, 3, 4, 5, 6, 7, NAN, 7, -INFINITY};
     snd_cli c = {0};
     snd_buf b = {0};
-    snd_sparkline(&c, &b, v, 11, 40);
+    snd_sparkline(&c, &b, v, 11, 40, 0, 7);
     assert_string_equal(b.s, "12345678 8 ");
     snd_buf_free(&b);
     b = (snd_buf){0};
-    snd_sparkline(&c, &b, v, 8, 4); // halves: means 0.5, 2.5, 4.5, 6.5
+    double lo = INFINITY, hi = -INFINITY;
+    snd_spark_range(v, 8, 4, &lo, &hi); // halves: means 0.5, 2.5, 4.5, 6.5
+    CHECK_CLOSE(lo, 0.5, 0);
+    CHECK_CLOSE(hi, 6.5, 0);
+    snd_sparkline(&c, &b, v, 8, 4, lo, hi);
     assert_string_equal(b.s, "1368");
     snd_buf_free(&b);
     b = (snd_buf){0};
     c.utf8 = true;
-    snd_sparkline(&c, &b, v, 2, 4);
+    snd_sparkline(&c, &b, v, 2, 4, 0, 1);
     assert_string_equal(b.s, "\xE2\x96\x81\xE2\x96\x88");
     snd_buf_free(&b);
     b = (snd_buf){0};
     const double flat[3] = {2, 2, 2};
-    snd_sparkline(&c, &b, flat, 3, 4);
+    snd_sparkline(&c, &b, flat, 3, 4, 2, 2);
     assert_int_equal(snd_text_width(b.s), 3);
+    snd_buf_free(&b);
+    b = (snd_buf){0};
+    c.utf8 = false;
+    lo = 1, hi = 1.01; // what hardly changes looks flat, on a log scale and on a linear one
+    snd_spark_least(true, &lo, &hi);
+    CHECK_CLOSE(hi - lo, log10(2), 1e-12);
+    CHECK_CLOSE(hi + lo, 2.01, 1e-12);
+    snd_spark_least(false, &lo, &hi); // wide enough already
+    CHECK_CLOSE(hi - lo, log10(2), 1e-12);
+    snd_sparkline(&c, &b, (const double[]){1, 1.01, -9, 9}, 4, 4, lo, hi);
+    assert_string_equal(b.s, "4518"); // outside the range: the outermost steps
     snd_buf_free(&b);
 }
 
@@ -177,13 +205,21 @@ static void test_wrap(void **state) {
     snd_wrap(&b, "aaaa bbbb cccc dddd eeee ffff gggg\nhh", 2, 24);
     assert_string_equal(b.s, "  aaaa bbbb cccc dddd\n  eeee ffff gggg\n  hh\n");
     snd_buf_free(&b);
+    b = (snd_buf){0};
+    snd_wrap(&b, "aaaa bbbb cccc\1dddd eeee", 2, 24); // a glued blank breaks no line
+    assert_string_equal(b.s, "  aaaa bbbb cccc dddd\n  eeee\n");
+    snd_buf_free(&b);
+    b = (snd_buf){0};
+    snd_wrap(&b, "aaaa bbbb cccc dddd\1eeee", 2, 24);
+    assert_string_equal(b.s, "  aaaa bbbb cccc\n  dddd eeee\n");
+    snd_buf_free(&b);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_operands),  cmocka_unit_test(test_values),  cmocka_unit_test(test_lists),
         cmocka_unit_test(test_refused),   cmocka_unit_test(test_command), cmocka_unit_test(test_file_settings),
-        cmocka_unit_test(test_sparkline), cmocka_unit_test(test_wrap),
+        cmocka_unit_test(test_sparkline), cmocka_unit_test(test_wrap),    cmocka_unit_test(test_spec),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

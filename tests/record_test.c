@@ -418,6 +418,49 @@ static void test_pretty(void **state) {
     assert_string_equal(snd_pretty_log10(s, 0.30103, 4), "2.000");
 }
 
+static const char *used(snd_record *r, const char *family, const char *formula, const char *block, const char *key) {
+    snd_run *u = snd_record_run(r, "x", formula);
+    snd_run_setting(u, "family", family, false);
+    if (block) snd_run_setting(u, "block", block, false);
+    snd_run_setting(u, "norm", "layer", false);
+    snd_run_setting(u, "eps", "1e-05", true);
+    return snd_run_setting_used(u, key);
+}
+
+// A net without a norm is not shown with one.
+static void test_norm_in_use(void **state) {
+    snd_record *r = snd_record_create(arena(state), SND_REC_PREDICT);
+    assert_string_equal(used(r, "mlp", "each:  x = x + F(N(x))", "two-matrix", "norm"), "layer");
+    assert_string_equal(used(r, "mlp", "each:  x = x + F(x)", "relu(N0 (W(u, d)))", "norm"), "layer");
+    assert_null(used(r, "mlp", "each:  x = x + F(x)", "two-matrix", "norm"));
+    assert_null(used(r, "mlp", "each:  N = x; x = N + F(x); aN(x)", NULL, "norm")); // names, not calls of N
+    assert_null(used(r, "mlp", "each:  x = LN(x + F(x))", "two-matrix", "norm"));   // a kind of its own
+    assert_string_equal(used(r, "mlp", "each:  x = LN(x + F(x))", "two-matrix", "eps"), "1e-05");
+    assert_null(used(r, "mlp", "each:  x = x + F(x)", "two-matrix", "eps"));
+    assert_string_equal(used(r, "transformer", "each:  x = x + F(x)", NULL, "eps"), "1e-05"); // qk_norm has one
+    assert_null(used(r, "mlp", "each:  x = x + F(N(x))", "two-matrix", "width"));
+}
+
+static void test_stated(void **state) {
+    snd_record *r = snd_record_create(arena(state), SND_REC_DEMO);
+    snd_panel *p = snd_record_panel(r, "t", "depth", "y", true);
+    const double x[] = {1, 256};
+    snd_series *plain = snd_panel_series(p, "plain", x, 2), *bn = snd_panel_series(p, "bn", x, 2);
+    snd_buf b = {0};
+    snd_panel_stated(p, &b);
+    assert_int_equal(b.len, 0);
+    snd_series_ref(p, plain, 1, 0.1, "lecture: about 1");
+    snd_series_ref(p, plain, 256, 116, "lecture: about 1e116");
+    snd_series_ref(p, bn, 256, 2, "lecture");
+    snd_series_ref(p, bn, 256, 2, "7");
+    snd_series_ref(p, bn, 1, 2, "simulation: ");
+    snd_panel_stated(p, &b);
+    assert_string_equal(b.s, "lecture: plain about 1 at depth 1, about 1e116 at depth 256; bn 100 at depth 256; "
+                             "stated: bn 7 at depth 256; simulation: bn 100 at depth 1");
+    snd_buf_free(&b);
+    CHECK_OK(snd_record_status(r));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_contract, setup, teardown),
@@ -433,6 +476,8 @@ int main(void) {
         cmocka_unit_test(test_out_of_memory),
         cmocka_unit_test_setup_teardown(test_reading_out_of_memory, setup, teardown),
         cmocka_unit_test(test_pretty),
+        cmocka_unit_test_setup_teardown(test_norm_in_use, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_stated, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

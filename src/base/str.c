@@ -84,16 +84,23 @@ static int edit_distance(const char *a, int na, const char *b, int nb) {
     return row[na % 3][nb];
 }
 
+// How many edits still make a likely slip: one in three letters. A single letter is near its other case only.
+static int near_enough(size_t len, size_t other) {
+    if (len == 1) return 0;
+    const size_t longer = len > other ? len : other;
+    return longer / 3 > 1 ? (int)(longer / 3) : 1;
+}
+
 const char *snd_nearest(const char *word, const char *const *candidates, int n) {
     const size_t len = strlen(word);
     if (!len || len > LONGEST_WORD) return NULL;
-    int best = len / 3 > 1 ? (int)(len / 3) : 1;
+    int best = LONGEST_WORD;
     const char *found = NULL;
     for (int i = 0; i < n; i++) {
         const size_t other = strlen(candidates[i]);
         if (!other || other > LONGEST_WORD) continue;
         const int d = edit_distance(word, (int)len, candidates[i], (int)other);
-        if (d > best || (found && d == best)) continue;
+        if (d > near_enough(len, other) || (found && d >= best)) continue;
         best = d;
         found = candidates[i];
     }

@@ -126,11 +126,10 @@ static sonde_status spec_operand(snd_cli *c, const char *word) {
         c->overrides[c->n_overrides++] = word;
         return SONDE_OK;
     }
-    SND_FAIL_IF(
-        is_setting(word), SONDE_EUSAGE,
-        "'%s' is a setting, and SPEC comes first: a wiring, a preset, a file or a formula, as in 'sonde %s pre %s'",
-        word, c->verb->name, word);
-    c->spec_word = word;
+    if (is_setting(word))
+        c->overrides[c->n_overrides++] = word; // whether a SPEC is missing is seen when all words are read
+    else
+        c->spec_word = word;
     return SONDE_OK;
 }
 
@@ -147,10 +146,16 @@ static sonde_status operand(snd_cli *c, const char *word) {
 }
 
 static sonde_status check_enough(const snd_cli *c) {
-    const bool panels = !strcmp(c->verb->name, "measure") && snd_opt_given(c, "panel"); // they bring their specs
-    SND_FAIL_IF(c->verb->operands == SND_OPS_SPEC && !c->spec_word && !panels, SONDE_EUSAGE,
-                "%s needs a SPEC: a wiring ('sonde wirings'), a preset ('sonde models'), a file or a formula",
-                c->verb->name);
+    const char *verb = c->verb->name;
+    const bool panels = !strcmp(verb, "measure") && snd_opt_given(c, "panel"); // they bring their specs
+    const bool wirings = snd_opt_applies(snd_opt_find("wirings", 7), verb) && snd_opt_given(c, "wirings");
+    const bool lacks = c->verb->operands == SND_OPS_SPEC && !c->spec_word && !panels && !wirings;
+    SND_FAIL_IF(
+        lacks && c->n_overrides, SONDE_EUSAGE,
+        "'%s' is a setting, and SPEC comes first: a wiring, a preset, a file or a formula, as in 'sonde %s pre %s'",
+        c->overrides[0], verb, c->overrides[0]);
+    SND_FAIL_IF(lacks, SONDE_EUSAGE,
+                "%s needs a SPEC: a wiring ('sonde wirings'), a preset ('sonde models'), a file or a formula", verb);
     SND_FAIL_IF(c->verb->operands == SND_OPS_FILES && c->n_words == 0, SONDE_EUSAGE, "%s needs a FILE or a folder",
                 c->verb->name);
     return SONDE_OK;

@@ -75,7 +75,7 @@ struct snd_cli {
     bool file_at_fault;                // the failure being returned came from a file
     bool json, csv, quiet, full;
     bool tty_out, tty_err, utf8, color, color_err;
-    int columns;                       // of the terminal; 100 when there is none
+    int columns, columns_err;          // of the terminal; 100 when there is none (stderr: no limit)
     const char *out_dir;               // NULL: none
     int exit_code;                     // what a successful verb exits with
     snd_stop *stop;                    // set by SIGINT
@@ -115,7 +115,9 @@ void snd_note(snd_cli *c, const char *fmt, ...) SND_PRINTF(2, 3);      // stderr
 typedef enum snd_ink { SND_INK_PLAIN, SND_INK_BOLD, SND_INK_DIM, SND_INK_RED, SND_INK_YELLOW, SND_INK_GREEN, SND_INK_BLUE } snd_ink;
 /// Text in colour where stdout takes it, else as it stands.
 void snd_ink_put(const snd_cli *c, snd_buf *b, snd_ink ink, const char *s);
-void snd_wrap(snd_buf *b, const char *text, int indent, int columns);  // words wrapped, every line indented
+/// Words wrapped, every line indented. SND_GLUE prints as a blank at which no line is broken.
+enum { SND_GLUE = 1 };
+void snd_wrap(snd_buf *b, const char *text, int indent, int columns);
 
 /// A table with aligned columns: numbers to the right, text to the left; widths count characters, not bytes.
 typedef struct snd_text_table snd_text_table;
@@ -123,14 +125,19 @@ snd_text_table *snd_table(snd_cli *c, int n_columns);
 void snd_table_head(snd_text_table *t, const char *const *names);
 void snd_table_left(snd_text_table *t, int column);                    // left-aligned column (default: right)
 void snd_table_cell(snd_text_table *t, const char *text);              // row by row
+void snd_table_join(snd_text_table *t, const char *text);              // more text for the last cell
 void snd_table_ink(snd_text_table *t, snd_ink ink);                    // of the last cell
 void snd_table_num(snd_text_table *t, double v, int digits);           // NAN: "-"
 void snd_table_log10(snd_text_table *t, double log10_abs, int digits); // 116.2 -> 1.6e+116
 void snd_table_int(snd_text_table *t, int64_t v);
 void snd_table_print(snd_text_table *t);                               // to stdout, with c's colours
 
-/// n values as block characters (or digits 0-9 without UTF-8), at most `width` wide; NAN is a blank.
-void snd_sparkline(const snd_cli *c, snd_buf *b, const double *v, int n, int width);
+/// n values as block characters (or digits 1-8 without UTF-8), at most `width` wide, lo the lowest and hi the highest
+/// step; NAN is a blank.
+void snd_sparkline(const snd_cli *c, snd_buf *b, const double *v, int n, int width, double lo, double hi);
+/// Widens lo..hi to what the same sparkline shows of v; start from INFINITY and -INFINITY.
+void snd_spark_range(const double *v, int n, int width, double *lo, double *hi);
+void snd_spark_least(bool log, double *lo, double *hi);                // at least a factor of 2 (log), or 0.1
 
 /// A progress bar on stderr, with time left; silent unless stderr is a terminal and --quiet is off. Returns true when
 /// the user asked to stop (SIGINT): return SONDE_EINTERRUPTED soon.

@@ -21,6 +21,8 @@ void snd_terminal_init(snd_cli *c) {
     c->tty_err = c->tty_err && !dumb;
     struct winsize w;
     c->columns = c->tty_out && ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col >= 40 ? w.ws_col : 100;
+    const bool narrow = c->tty_err && ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col >= 40;
+    c->columns_err = narrow ? w.ws_col : 1 << 20; // in a file a note is one line
 }
 
 void snd_print(snd_cli *c, const char *fmt, ...) {
@@ -39,11 +41,15 @@ void snd_put(snd_cli *c, const snd_buf *b) {
 void snd_note(snd_cli *c, const char *fmt, ...) {
     if (c->quiet) return;
     fflush(stdout);
+    char text[2048];
     va_list ap;
     va_start(ap, fmt);
-    vfprintf(stderr, fmt, ap);
+    vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    fputc('\n', stderr);
+    snd_buf b = {0};
+    snd_wrap(&b, text, 0, c->columns_err);
+    fputs(b.s ? b.s : "\n", stderr);
+    snd_buf_free(&b);
 }
 
 static const char *const inks[] = {
@@ -79,7 +85,7 @@ void snd_wrap(snd_buf *b, const char *text, int indent, int columns) {
         if (n > 0) {
             if (used == 0) snd_buf_printf(b, "%*s", indent, "");
             snd_buf_put(b, used ? " " : "");
-            snd_buf_putn(b, text, n);
+            for (size_t i = 0; i < n; i++) snd_buf_putn(b, text[i] == SND_GLUE ? " " : text + i, 1);
             used += width + (used > 0);
         }
         text += n;
@@ -109,17 +115,28 @@ static double cell_mean(const double *v, int n, int width, int i) {
     return k ? sum / k : NAN;
 }
 
-void snd_sparkline(const snd_cli *c, snd_buf *b, const double *v, int n, int width) {
+void snd_spark_range(const double *v, int n, int width, double *lo, double *hi) {
     if (width > n) width = n;
-    double lo = INFINITY, hi = -INFINITY;
     for (int i = 0; i < width; i++) {
         const double m = cell_mean(v, n, width, i);
-        if (m < lo) lo = m;
-        if (m > hi) hi = m;
+        if (m < *lo) *lo = m;
+        if (m > *hi) *hi = m;
     }
+}
+
+// What hardly changes shall look flat.
+void snd_spark_least(bool log, double *lo, double *hi) {
+    const double least = log ? log10(2) : 0.1, short_of = least - (*hi - *lo);
+    if (!(short_of > 0)) return;
+    *lo -= short_of / 2;
+    *hi += short_of / 2;
+}
+
+void snd_sparkline(const snd_cli *c, snd_buf *b, const double *v, int n, int width, double lo, double hi) {
+    if (width > n) width = n;
     for (int i = 0; i < width; i++) {
         const double m = cell_mean(v, n, width, i);
-        const double share = hi > lo ? (m - lo) / (hi - lo) : 0.5;
+        const double share = hi > lo ? fmax(0, (m - lo) / (hi - lo)) : 0.5;
         const int step = share >= 1 ? 7 : (int)(share * 8);
         if (isnan(m))
             snd_buf_put(b, " ");

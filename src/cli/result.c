@@ -8,9 +8,7 @@ static sonde_status write_files(snd_cli *c, const snd_record *r) {
     SND_TRY(snd_record_write(r, c->out_dir));
     const char *path = snd_arena_printf(c->arena, "%s/report.html", c->out_dir);
     if (!path) return SONDE_ENOMEM;
-    SND_TRY(snd_report_write((const snd_record *const *)&r, 1, path));
-    snd_note(c, "wrote %s (open it in a browser), result.json, result.csv", path);
-    return SONDE_OK;
+    return snd_report_write((const snd_record *const *)&r, 1, path);
 }
 
 static void fail_on(snd_cli *c, const snd_record *r) {
@@ -37,6 +35,9 @@ sonde_status snd_cli_result(snd_cli *c, snd_record *r) {
     const bool lost = b.failed;
     if (!lost) snd_put(c, &b);
     snd_buf_free(&b);
+    if (c->out_dir)
+        snd_note(c, "wrote %s/report.html (open it in a browser), result.json, result.csv%s", c->out_dir,
+                 r->n_runs ? ", spec.yaml" : "");
     SND_FAIL_IF(lost, SONDE_ENOMEM, "out of memory while printing %d runs", r->n_runs);
     fail_on(c, r);
     return SONDE_OK;

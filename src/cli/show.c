@@ -15,12 +15,6 @@ static const char *const head_keys[] = {"family", "arch", "layers", "width", "hi
 
 enum { N_HEAD = (int)(sizeof head_keys / sizeof *head_keys) };
 
-static const char *setting(const snd_run *u, const char *key) {
-    for (int i = 0; i < u->n_settings; i++)
-        if (strcmp(u->settings[i].key, key) == 0) return u->settings[i].text;
-    return NULL;
-}
-
 // The depths of all runs with this run's label: "1 2 4".
 static void depths_of(const snd_run *u, snd_buf *b) {
     const snd_record *r = u->rec;
@@ -29,20 +23,29 @@ static void depths_of(const snd_run *u, snd_buf *b) {
             snd_buf_printf(b, "%s%lld", b->len ? " " : "", (long long)r->runs[i]->depth);
 }
 
-// Adds ", key value" for one head key; nothing when the run lacks it.
+// Adds ", key value", which no line break tears apart unless it is long.
+static void add_pair(const snd_cli *c, snd_buf *b, const char *key, const char *text) {
+    if (b->len) snd_buf_put(b, c->utf8 ? " · " : ", ");
+    const size_t at = b->len;
+    snd_buf_printf(b, "%s%s%s", key, *key ? " " : "", text);
+    for (size_t i = at; !b->failed && b->len - at < 40 && i < b->len; i++)
+        if (b->s[i] == ' ') b->s[i] = SND_GLUE;
+}
+
+// One head key; nothing when the run lacks it or has no use for it.
 static void add_fact(const snd_cli *c, snd_buf *b, const snd_run *u, const char *key) {
-    const char *text = setting(u, key);
+    const char *text = snd_run_setting_used(u, key);
     snd_buf all = {0};
     if (text && strcmp(key, "layers") == 0) depths_of(u, &all);
-    if (text && *text) snd_buf_printf(b, "%s%s %s", b->len ? (c->utf8 ? " · " : ", ") : "", key, all.s ? all.s : text);
+    if (text && *text) add_pair(c, b, key, all.s ? all.s : text);
     snd_buf_free(&all);
 }
 
 // Has every run the same setting?
 static bool is_common(const snd_run *u, const char *key) {
-    const char *text = setting(u, key);
+    const char *text = snd_run_setting_used(u, key);
     for (int i = 0; i < u->rec->n_runs; i++) {
-        const char *other = setting(u->rec->runs[i], key);
+        const char *other = snd_run_setting_used(u->rec->runs[i], key);
         if (strcmp(key, "layers") != 0 && strcmp(text ? text : "", other ? other : "") != 0) return false;
     }
     return true;
@@ -50,15 +53,17 @@ static bool is_common(const snd_run *u, const char *key) {
 
 // What all runs share, and how they were drawn.
 static void show_common(snd_cli *c, const snd_run *u) {
-    const char *dot = c->utf8 ? " · " : ", ";
     snd_buf line = {0}, b = {0};
+    char text[64];
     for (int i = 0; i < N_HEAD; i++)
         if (is_common(u, head_keys[i])) add_fact(c, &line, u, head_keys[i]);
-    snd_buf_printf(&line, "%sseed %llu", line.len ? dot : "", (unsigned long long)u->seed);
-    if (u->seeds > 1) snd_buf_printf(&line, "%s%d seeds", dot, u->seeds);
-    if (u->dtype) snd_buf_printf(&line, "%s%s", dot, u->dtype);
-    if (u->input) snd_buf_printf(&line, "%sinput %s", dot, u->input);
-    snd_wrap(&b, line.s, 2, c->columns > 120 ? 120 : c->columns);
+    snprintf(text, sizeof text, "%llu", (unsigned long long)u->seed);
+    add_pair(c, &line, "seed", text);
+    snprintf(text, sizeof text, "%d seeds", u->seeds);
+    if (u->seeds > 1) add_pair(c, &line, "", text);
+    if (u->dtype) add_pair(c, &line, "", u->dtype);
+    if (u->input) add_pair(c, &line, "input", u->input);
+    if (line.s) snd_wrap(&b, line.s, 2, c->columns > 120 ? 120 : c->columns);
     snd_put(c, &b);
     snd_buf_free(&b);
     snd_buf_free(&line);
@@ -98,6 +103,8 @@ static void show_heads(snd_cli *c, const snd_record *r) {
         snd_table_cell(t, u->label);
         snd_table_cell(t, formula.s ? formula.s : "");
         snd_table_ink(t, SND_INK_BOLD);
+        for (size_t k = 0; k < own.len; k++)
+            if (own.s[k] == SND_GLUE) own.s[k] = ' ';
         snd_table_cell(t, own.s ? own.s : "");
         snd_buf_free(&formula);
         snd_buf_free(&own);

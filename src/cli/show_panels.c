@@ -23,32 +23,32 @@ static void x_text(char out[64], const snd_panel *p, bool last) {
     snprintf(out, 64, "%.20s %s", p->x_name, snd_format_num(number, x, 6));
 }
 
-// "lecture: about 1e116 at depth 256"; a text without a number gets the value.
-static void add_ref(snd_buf *b, const snd_panel *p, const snd_ref *f) {
-    char text[40];
-    snd_buf_printf(b, "%s%s", b->len ? "; " : "", *f->text ? f->text : "stated");
-    if (!strpbrk(f->text, "0123456789"))
-        snd_buf_printf(b, " %s", p->log ? snd_pretty_log10(text, f->y, 2) : snd_format_num(text, f->y, 6));
-    snd_buf_printf(b, " at %s ", p->x_name);
-    snd_buf_num(b, f->x, 4);
+static const double *curve(const snd_series *s) {
+    return s->y ? s->y : s->theory;
 }
 
-static void series_row(snd_cli *c, snd_text_table *t, const snd_panel *p, const snd_series *s) {
-    const double *v = s->y ? s->y : s->theory;
+static void series_row(snd_cli *c, snd_text_table *t, const snd_panel *p, const snd_series *s, double lo, double hi) {
+    const double *v = curve(s);
     const double theory = s->n && s->theory ? s->theory[s->n - 1] : NAN;
     char text[40];
-    snd_buf spark = {0}, refs = {0};
-    if (v) snd_sparkline(c, &spark, v, s->n, SND_SHOW_SPARK);
-    for (int k = 0; k < s->n_refs; k++) add_ref(&refs, p, &s->refs[k]);
+    snd_buf spark = {0};
+    if (v) snd_sparkline(c, &spark, v, s->n, SND_SHOW_SPARK, lo, hi);
     snd_table_cell(t, s->label);
     snd_table_cell(t, spark.s ? spark.s : "");
     snd_table_cell(t, snd_show_text(text, p->log, end_of(v, s->n, false), 3));
     snd_table_cell(t, snd_show_text(text, p->log, end_of(v, s->n, true), 3));
     snd_table_cell(t, isnan(theory) ? "" : snd_show_text(text, p->log, theory, 3));
-    snd_table_cell(t, refs.s ? refs.s : "");
     snd_table_ink(t, SND_INK_DIM);
     snd_buf_free(&spark);
-    snd_buf_free(&refs);
+}
+
+static void show_stated(snd_cli *c, const snd_panel *p) {
+    snd_buf text = {0}, b = {0};
+    snd_panel_stated(p, &text);
+    if (text.s) snd_wrap(&b, text.s, 2, c->columns > 110 ? 110 : c->columns);
+    snd_put(c, &b);
+    snd_buf_free(&text);
+    snd_buf_free(&b);
 }
 
 void snd_show_panel(snd_cli *c, const snd_panel *p) {
@@ -60,17 +60,21 @@ void snd_show_panel(snd_cli *c, const snd_panel *p) {
     char from[64], to[64];
     x_text(from, p, false);
     x_text(to, p, true);
-    snd_buf_printf(&b, "  %s against %s\n", p->y_name, p->x_name);
-    const char *const head[] = {"", "", from, to, "theory", ""};
-    snd_text_table *t = snd_table(c, 6);
+    snd_buf_printf(&b, "  %s against %s%s, one scale for all\n", p->y_name, p->x_name, p->log ? ", logarithmic" : "");
+    const char *const head[] = {"", "", from, to, "theory"};
+    snd_text_table *t = snd_table(c, 5);
     snd_table_head(t, head);
     snd_table_left(t, 0);
     snd_table_left(t, 1);
-    snd_table_left(t, 5);
-    for (int i = 0; i < p->n_series; i++) series_row(c, t, p, p->series[i]);
+    double lo = INFINITY, hi = -INFINITY;
+    for (int i = 0; i < p->n_series; i++)
+        if (curve(p->series[i])) snd_spark_range(curve(p->series[i]), p->series[i]->n, SND_SHOW_SPARK, &lo, &hi);
+    snd_spark_least(p->log, &lo, &hi);
+    for (int i = 0; i < p->n_series; i++) series_row(c, t, p, p->series[i], lo, hi);
     snd_put(c, &b);
     snd_buf_free(&b);
     snd_table_print(t);
+    show_stated(c, p);
 }
 
 void snd_show_table(snd_cli *c, const snd_rtable *r) {

@@ -53,7 +53,9 @@ double snd_show_value(const snd_metric *m) {
 
 char *snd_show_text(char out[40], bool log, double v, int digits) {
     if (isnan(v)) return strcpy(out, "nan");
-    return log ? snd_pretty_log10(out, v, digits) : snd_pretty(out, v, digits);
+    if (log) return snd_pretty_log10(out, v, digits);
+    if (fabs(v) < 1e-12) return strcpy(out, "0"); // cosines and means live on a scale of 1: below is rounding
+    return snd_pretty(out, v, fabs(v) < 0.01 && digits > 2 ? 2 : digits);
 }
 
 static void spark_line(snd_cli *c, const snd_run *u, const char *metric, int name_width) {
@@ -70,8 +72,11 @@ static void spark_line(snd_cli *c, const snd_run *u, const char *metric, int nam
     if (!first) return;
     char a[40], z[40];
     snd_buf b = {0};
+    double lo = INFINITY, hi = -INFINITY;
+    snd_spark_range(v, n, SND_SHOW_SPARK, &lo, &hi);
+    snd_spark_least(first->log, &lo, &hi);
     snd_buf_printf(&b, "  %-*s ", name_width, metric);
-    snd_sparkline(c, &b, v, n, SND_SHOW_SPARK);
+    snd_sparkline(c, &b, v, n, SND_SHOW_SPARK, lo, hi);
     snd_buf_printf(&b, "  %s %s %s%s\n", snd_show_text(a, first->log, snd_show_value(first), 3), c->utf8 ? "→" : "->",
                    snd_show_text(z, last->log, snd_show_value(last), 3), first->log ? "  (log scale)" : "");
     snd_put(c, &b);
@@ -147,8 +152,18 @@ static void count_outside(snd_cli *c, const snd_run *u) {
     if (!with_band) return;
     snd_format_num(level, 100 * u->band_level, 4);
     snd_format_num(expected, round((1 - u->band_level) * with_band), 6);
-    snd_print(c, "\n%d of %d numbers lie outside their %s %% band (about %s would by chance)%s\n", outside, with_band,
-              level, expected, outside ? "; those shown are marked !" : "");
+    char seeds[40];
+    snprintf(seeds, sizeof seeds, "%d seed%s", u->seeds, u->seeds == 1 ? "" : "s");
+    const char *text =
+        snd_arena_printf(c->arena,
+                         "\ntheory: for infinite width. z: distance from the middle of the %s %% band, which is for "
+                         "this width and %s, in "
+                         "standard deviations.\n%d of %d numbers lie outside their band (about %s would by chance)%s\n",
+                         level, seeds, outside, with_band, expected, outside ? "; those shown are marked !" : "");
+    snd_buf b = {0};
+    snd_wrap(&b, text ? text : "", 0, c->columns > 120 ? 120 : c->columns);
+    snd_put(c, &b);
+    snd_buf_free(&b);
 }
 
 // The sd in the metric's own unit; for a log metric half the width of mean +- sd.
@@ -194,21 +209,25 @@ static void value_table(snd_cli *c, const snd_run *u, const snd_columns *k) {
     snd_table_print(t);
 }
 
+static const struct {
+    const char *name, *words;
+} explained[] = {{"growth", "mean square of the stream, per layer"},
+                 {"gratio", "of the gradient, at in.x over the last layer"}};
+
+// One line each: "growth 1.067 (theory 1.067): ..."; what has no words here is for --full and the files.
 static void show_summary(snd_cli *c, const snd_run *u) {
-    snd_buf b = {0};
     for (int i = 0; i < u->summary->n_metrics; i++) {
         const snd_metric *m = u->summary->metrics[i];
+        const char *words = NULL;
+        for (size_t k = 0; k < sizeof explained / sizeof *explained; k++)
+            if (!strcmp(explained[k].name, m->name)) words = explained[k].words;
+        if (!words && !c->full) continue;
         char a[40], p[40];
-        snd_buf_printf(&b, "%s%s %s", b.len ? (c->utf8 ? " · " : ", ") : "", m->name,
-                       snd_show_text(a, m->log, snd_show_value(m), 4));
+        snd_print(c, "  %s %s", m->name, snd_show_text(a, m->log, snd_show_value(m), 4));
         if (m->measured && !isnan(m->predicted))
-            snd_buf_printf(&b, " (theory %s)", snd_show_text(p, m->log, m->predicted, 4));
+            snd_print(c, " (theory %s)", snd_show_text(p, m->log, m->predicted, 4));
+        snd_print(c, "%s%s\n", words ? ": " : "", words ? words : "");
     }
-    snd_buf w = {0};
-    if (b.s) snd_wrap(&w, b.s, 2, c->columns > 120 ? 120 : c->columns);
-    snd_put(c, &w);
-    snd_buf_free(&w);
-    snd_buf_free(&b);
 }
 
 void snd_show_run(snd_cli *c, const snd_run *u) {

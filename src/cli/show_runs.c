@@ -18,6 +18,12 @@ bool snd_show_label_seen(const snd_record *r, int i) {
     return false;
 }
 
+// Gradients go the other way: their news is at in.x.
+static const snd_rvalue *telling_value(const snd_run *u, const char *metric) {
+    const snd_rvalue *in = *metric == 'g' ? snd_run_find(u, "in.x") : NULL;
+    return in && snd_value_find(in, metric) ? in : last_stream(u, metric);
+}
+
 static void run_cells(snd_text_table *t, const snd_run *u, const snd_rvalue *sum, int n_sum, const snd_columns *k) {
     char s[40];
     snd_table_cell(t, u->label);
@@ -27,10 +33,13 @@ static void run_cells(snd_text_table *t, const snd_run *u, const snd_rvalue *sum
         snd_table_cell(t, x ? snd_show_text(s, x->log, snd_show_value(x), 4) : "");
     }
     for (int m = 0; m < k->n; m++) {
-        const snd_rvalue *v = last_stream(u, k->name[m]);
+        const snd_rvalue *v = telling_value(u, k->name[m]);
         const snd_metric *x = v ? snd_value_find(v, k->name[m]) : NULL;
-        snd_table_cell(t, x ? snd_show_text(s, x->log, snd_show_value(x), 4) : "");
-        if (x && snd_metric_outside(x)) snd_table_ink(t, SND_INK_RED);
+        const bool out = x && snd_metric_outside(x);
+        snd_table_cell(t, "");
+        if (x) snd_table_join(t, snd_show_text(s, x->log, snd_show_value(x), 4));
+        if (k->z[m]) snd_table_join(t, out ? "!" : " ");
+        if (out) snd_table_ink(t, SND_INK_RED);
         if (!k->theory[m]) continue;
         snd_table_cell(t, x && !isnan(x->predicted) ? snd_show_text(s, x->log, x->predicted, 4) : "");
         snd_table_ink(t, SND_INK_DIM);
@@ -47,9 +56,12 @@ void snd_show_runs(snd_cli *c, const snd_record *r) {
     head[n++] = "wiring";
     head[n++] = "depth";
     for (int i = 0; i < n_sum; i++) head[n++] = sum->metrics[i]->name;
+    bool gradients = false, marks = false;
     for (int i = 0; i < k.n; i++) {
-        head[n++] = k.name[i];
+        head[n++] = k.z[i] ? snd_arena_printf(c->arena, "%s ", k.name[i]) : k.name[i];
         if (k.theory[i]) head[n++] = "theory";
+        gradients |= *k.name[i] == 'g';
+        marks |= k.z[i];
     }
     snd_text_table *t = snd_table(c, n);
     snd_table_head(t, head);
@@ -60,6 +72,9 @@ void snd_show_runs(snd_cli *c, const snd_record *r) {
             if (strcmp(r->runs[i]->label, r->runs[first]->label) == 0) run_cells(t, r->runs[i], sum, n_sum, &k);
     }
     snd_print(c, "\n");
-    if (k.n) snd_print(c, "At the last layer's stream (per layer: --full, --json, --csv, -o DIR):\n");
+    if (k.n)
+        snd_print(c, "At the last layer's stream%s (the other layers: --full):\n",
+                  gradients ? ", gradients at in.x" : "");
     snd_table_print(t);
+    if (marks) snd_print(c, "! outside its 95 %% band\n");
 }

@@ -50,6 +50,13 @@ void snd_table_cell(snd_text_table *t, const char *text) {
     t->cells[t->n_cells++] = (text_cell){copy ? copy : "", SND_INK_PLAIN};
 }
 
+void snd_table_join(snd_text_table *t, const char *text) {
+    if (!t || !t->n_cells) return;
+    text_cell *cell = &t->cells[t->n_cells - 1];
+    const char *both = snd_arena_printf(t->c->arena, "%s%s", cell->s, text);
+    if (both) cell->s = both;
+}
+
 void snd_table_ink(snd_text_table *t, snd_ink ink) {
     if (t && t->n_cells) t->cells[t->n_cells - 1].ink = ink;
 }
@@ -78,25 +85,45 @@ static void widths(const snd_text_table *t, int *w) {
     }
 }
 
-static void put_cell(const snd_text_table *t, snd_buf *b, int column, int width, text_cell cell) {
-    const int pad = width - snd_text_width(cell.s);
-    const bool last = column == t->n_columns - 1;
-    if (column > 0) snd_buf_put(b, "  ");
-    if (!t->left[column]) snd_buf_printf(b, "%*s", pad, "");
-    snd_ink_put(t->c, b, cell.ink, cell.s);
-    if (t->left[column] && !last) snd_buf_printf(b, "%*s", pad, "");
+typedef struct layout {
+    int *w, gap; // width of every column, blanks between two
+    int pending; // blanks owed before the next text of this line: a line never ends in any
+} layout;
+
+static void put_cell(const snd_text_table *t, snd_buf *b, layout *l, int column, text_cell cell) {
+    const int pad = l->w[column] - snd_text_width(cell.s);
+    size_t n = strlen(cell.s);
+    while (n > 0 && cell.s[n - 1] == ' ') n--;
+    char *text = snd_arena_strn(t->c->arena, cell.s, n);
+    if (column == 0) l->pending = 0;
+    l->pending += (column > 0 ? l->gap : 0) + (t->left[column] ? 0 : pad);
+    if (n > 0) {
+        snd_buf_printf(b, "%*s", l->pending, "");
+        snd_ink_put(t->c, b, cell.ink, text ? text : "");
+        l->pending = 0;
+    }
+    l->pending += (int)(strlen(cell.s) - n) + (t->left[column] ? pad : 0);
+}
+
+// Two blanks between columns; one where two would be too much for the screen and one is not.
+static int gap_for(const snd_text_table *t, const int *w) {
+    int sum = 0;
+    for (int i = 0; i < t->n_columns; i++) sum += w[i];
+    const int gaps = t->n_columns - 1, room = t->c->columns - sum;
+    return room < 2 * gaps && room >= gaps ? 1 : 2;
 }
 
 void snd_table_print(snd_text_table *t) {
     if (!t) return;
-    int *w = snd_arena_array(t->c->arena, (size_t)t->n_columns, sizeof *w);
-    if (!w) return;
-    widths(t, w);
+    layout l = {.w = snd_arena_array(t->c->arena, (size_t)t->n_columns, sizeof(int))};
+    if (!l.w) return;
+    widths(t, l.w);
+    l.gap = gap_for(t, l.w);
     snd_buf b = {0};
-    for (int i = 0; t->head && i < t->n_columns; i++) put_cell(t, &b, i, w[i], (text_cell){t->head[i], SND_INK_DIM});
+    for (int i = 0; t->head && i < t->n_columns; i++) put_cell(t, &b, &l, i, (text_cell){t->head[i], SND_INK_DIM});
     if (t->head) snd_buf_put(&b, "\n");
     for (int i = 0; i < t->n_cells; i++) {
-        put_cell(t, &b, i % t->n_columns, w[i % t->n_columns], t->cells[i]);
+        put_cell(t, &b, &l, i % t->n_columns, t->cells[i]);
         if (i % t->n_columns == t->n_columns - 1) snd_buf_put(&b, "\n");
     }
     snd_put(t->c, &b);

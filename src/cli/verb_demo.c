@@ -43,12 +43,7 @@ sonde_status snd_verb_demo(snd_cli *c) {
     snd_record *r = snd_record_create(c->arena, SND_REC_DEMO);
     if (!r) return SONDE_ENOMEM;
     r->title = "Residual connections and normalisation: theory over measurement";
-    const double t0 = snd_now();
     SND_TRY(snd_lab_demo(r, c->words, c->n_words, &o));
     if (!c->out_dir) c->out_dir = "sonde-demo";
-    SND_TRY(snd_cli_result(c, r));
-    char t[40];
-    snd_note(c, "%s s; the report is %s/report.html: open it in a browser", snd_format_num(t, snd_now() - t0, 3),
-             c->out_dir);
-    return SONDE_OK;
+    return snd_cli_result(c, r);
 }

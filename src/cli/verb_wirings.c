@@ -43,24 +43,46 @@ static void show_wiring(snd_cli *c, const snd_wiring *w) {
     snd_buf_free(&b);
 }
 
+// A text cut to `room` characters, with "..." for what is gone.
+static const char *cut(snd_cli *c, const char *text, int room) {
+    if (snd_text_width(text) <= room) return text;
+    const char *end = text;
+    for (int n = 0; n < room - 3; n++) end += snd_utf8_sequence(end);
+    const char *head = snd_arena_strn(c->arena, text, (size_t)(end - text));
+    return head ? snd_arena_printf(c->arena, "%s...", head) : text;
+}
+
+// The formula's first line; "..." when there are more.
+static const char *first_line(snd_cli *c, const char *formula) {
+    const size_t n = strcspn(formula, "\n");
+    const char *line = snd_arena_strn(c->arena, formula, n);
+    return line && formula[n] ? snd_arena_printf(c->arena, "%s ...", line) : line ? line : "";
+}
+
+// One line each. On a terminal lines keep to its width and the formula is shown if it has room; a pipe gets all of it.
 static void list_wirings(snd_cli *c) {
     static const char *const head[] = {"wiring", "what it is", "formula"};
-    snd_text_table *t = snd_table(c, 3);
+    enum { LEAST = 24 };
+    int keys = 0, titles = 0;
+    for (int i = 0; i < snd_wiring_count(); i++) {
+        const int key = snd_text_width(snd_wiring_at(i)->key), title = snd_text_width(snd_wiring_at(i)->title);
+        keys = key > keys ? key : keys;
+        titles = title > titles ? title : titles;
+    }
+    const int room = c->tty_out ? c->columns - keys - 2 : 4096, left = room - titles - 2;
+    const int n = left >= LEAST ? 3 : 2;
+    snd_text_table *t = snd_table(c, n);
     snd_table_head(t, head);
-    for (int i = 0; i < 3; i++) snd_table_left(t, i);
+    for (int i = 0; i < n; i++) snd_table_left(t, i);
     for (int i = 0; i < snd_wiring_count(); i++) {
         const snd_wiring *w = snd_wiring_at(i);
         snd_table_cell(t, w->key);
         snd_table_ink(t, SND_INK_BOLD);
-        snd_table_cell(t, w->title);
-        char line[60]; // the first line, or what fits of it: 'sonde wirings KEY' shows the rest
-        const size_t n = strcspn(w->formula, "\n");
-        const bool cut = n > 56 || w->formula[n];
-        snprintf(line, sizeof line, "%.*s%s", (int)(n > 56 ? 53 : n), w->formula, cut ? " ..." : "");
-        snd_table_cell(t, line);
+        snd_table_cell(t, cut(c, w->title, room));
+        if (n == 3) snd_table_cell(t, cut(c, first_line(c, w->formula), left));
     }
     snd_table_print(t);
-    snd_note(c, "\n%d wirings; 'sonde wirings KEY' shows one in full", snd_wiring_count());
+    snd_note(c, "\n%d wirings; 'sonde wirings KEY' shows formula, source and notes", snd_wiring_count());
 }
 
 static sonde_status find(const char *key, const snd_wiring **out) {

@@ -322,7 +322,7 @@ static sonde_status plots_variance(show *s, const char *title) {
     static const curve c[] = {
         {0, NULL, "last", "bvar", {{0, 0, NULL}}},
         {1, NULL, "last", "bvar", {{0, 0, NULL}}},
-        {2, NULL, "last", "bvar", {{256, 116, "lecture: about 1e116"}, {30, 21, "lecture: about 1e21 near depth 30"}}}};
+        {2, NULL, "last", "bvar", {{256, 116, "lecture: about 1e116"}, {30, 21, "lecture: about 1e21"}}}};
     return plots_panel(s, title, "variance per feature over the batch", true, c, 3,
                        "The plotted nets are F(u) = relu(W u): one matrix, ReLU last. Their outputs have a mean, which "
                        "lines up with the stream's, so "
@@ -422,8 +422,8 @@ static sonde_status find_panel(const char *name, int *out) {
         }
     }
     const char *near = snd_nearest(name, names, N_PANELS);
-    SND_FAIL(SONDE_ENAME, "no panel is called '%s'%s%s%s", name, near ? "; did you mean '" : "", near ? near : "",
-             near ? "'?" : "");
+    SND_FAIL_IF(near, SONDE_ENAME, "no panel is called '%s'; did you mean '%s'?", name, near);
+    SND_FAIL(SONDE_ENAME, "no panel is called '%s'; 'sonde demo --list' lists them", name);
 }
 
 sonde_status snd_lab_demo(snd_record *r, const char *const *names, int n, const snd_demo_opts *o) {

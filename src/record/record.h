@@ -152,6 +152,11 @@ const snd_rvalue *snd_run_find(const snd_run *u, const char *name);          // 
 const snd_metric *snd_value_find(const snd_rvalue *v, const char *metric);   // NULL: none
 double snd_metric_linear(const snd_metric *m, double v);                     // v, or 10^v when log (may be INFINITY)
 bool snd_metric_outside(const snd_metric *m);                                // measured, has a band, lies outside or is not finite
+const char *snd_run_setting_of(const snd_run *u, const char *key);             // text of a setting, NULL: none
+/// The same, but NULL for the norm and the eps of an mlp or convnet whose formula and block have no norm to use them.
+const char *snd_run_setting_used(const snd_run *u, const char *key);
+/// What others state of a panel's curves, as a sentence: "lecture: plain 0.48 at depth 1, 1.0 at depth 256; ...". Appends.
+void snd_panel_stated(const snd_panel *p, snd_buf *b);
 snd_level snd_record_worst(const snd_record *r);                             // highest verdict level; OK when there are none
 int64_t snd_record_nonfinite(const snd_record *r);
 

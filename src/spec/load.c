@@ -165,6 +165,8 @@ static sonde_status unknown_spec(loader *c, const char *spec) {
     for (int i = 0; i < np; i++) names[i] = snd_preset_name(i);
     for (int i = 0; i < nw; i++) names[np + i] = snd_wiring_at(i)->key;
     char t[72];
+    SND_FAIL_IF(strpbrk(spec, "(+*"), SONDE_ENAME,
+                "'%s' is no file, preset or wiring, and a formula says what it assigns: 'x = ...'", snd_shown(t, spec));
     SND_FAIL(SONDE_ENAME, "'%s' is no file, preset, wiring or formula (text with '=')%s", snd_shown(t, spec),
              suggestion(c->s->arena, snd_nearest(spec, names, np + nw)));
 }
