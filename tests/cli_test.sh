@@ -130,7 +130,7 @@ esc=$(printf '\033')
 try 0 wirings pre; grep -q "$esc" out && bad "colours on a pipe"
 try 0 wirings --json; json; out '"deepnorm"'
 try 0 models --json; json
-if command -v script >/dev/null; then
+if script -qec true /dev/null </dev/null >/dev/null 2>&1; then # it exists and there are pseudo-terminals
     on_terminal() { TERM=xterm LC_ALL=C.UTF-8 script -qec "$1" /dev/null </dev/null >out 2>err; what="$1 on a terminal"; n=$((n + 1)); }
     on_terminal "'$bin' wirings pre"; grep -q "$esc" out || bad "no colours on a terminal"
     on_terminal "'$bin' wirings pre --no-color"; grep -q "$esc" out && bad "colours with --no-color"
