@@ -1,6 +1,7 @@
 // Private header of kernels/: the loops behind the front functions. Every loop is single-threaded, works on a range
-// that its caller chose, and exists once per type and instruction set, all from the same text (rows.inc). No loop uses
-// a fused multiply-add or reorders a sum by lane count, so the bits are the same on every instruction set.
+// that its caller chose, and exists once per type and instruction set, all from the same text (rows.inc). But for gemm,
+// gram and cholesky no loop uses a fused multiply-add or reorders a sum by vector width, so the bits are the same on
+// every instruction set.
 // Cutting work into tasks is the business of the front functions; a cut depends on shapes only, never on `th`.
 #ifndef SND_KERNELS_ROWS_H
 #define SND_KERNELS_ROWS_H
@@ -26,7 +27,7 @@ typedef struct snd_momsum {
     int64_t at, nonfinite;
 } snd_momsum;
 
-// Two loops for columns j0 .. j1-1 at most SND_COLS wide; sums over rows in blocks of SND_ROWBLOCK.
+// Loops over columns take at most SND_COLS at a time and sum over rows in blocks of SND_ROWBLOCK.
 enum { SND_COLS = 64, SND_ROWBLOCK = 64 };
 
 // ---- signatures, one per family of kernels.def ------------------------------------------------------------------------
@@ -38,7 +39,7 @@ typedef void snd_kt_minmax_bwd(bool max, bool second, const snd_grid *g, int64_t
 typedef double snd_kt_unary(snd_kfn f, int64_t n, double s, const void *x, void *y);
 typedef double snd_kt_unary_bwd(snd_kfn f, int64_t n, double s, const void *x, double c, const void *dy, void *dx);
 typedef double snd_kt_sum(int64_t n, const void *x);
-/// acc[j] += sum over rows r0..r1-1 of x[r*ld + j], j < n <= SND_COLS.
+/// acc[j] += sum over the rows of x[r*ld + j], j < n <= SND_COLS.
 typedef void snd_kt_sum_cols(int64_t rows, int64_t n, int64_t ld, const void *x, double *acc);
 typedef void snd_kt_norm_fwd(const snd_normspec *s, int64_t rows, const void *x, void *y, double *m, double *r);
 typedef void snd_kt_norm_dx(const snd_normspec *s, int64_t rows, const void *dy, const void *x, const double *m,
@@ -53,7 +54,7 @@ typedef void snd_kt_batch_bwd(const snd_normspec *s, int64_t R, int64_t j0, int6
 typedef void snd_kt_rowdot(int64_t rows, int64_t D, double c, const void *x, const void *y, void *out);
 typedef void snd_kt_softmax(int64_t rows, int64_t D, double s, const void *x, void *p);
 typedef void snd_kt_softmax_bwd(int64_t rows, int64_t D, double s, const void *p, const void *dp, void *dx);
-/// Elements c0..c1-1 of each of rows r0..r1-1.
+/// Rows r0..r1-1 of the arrays.
 typedef double snd_kt_wsum(int64_t r0, int64_t r1, int64_t D, int K, const void *w, bool per_row, const double *scale,
                            const void *const *v, void *out);
 /// Sum over rows of lse - s*logit[target]; rows whose target is `ignore` give 0 and do not count.
