@@ -119,7 +119,7 @@ typedef struct spare {
     size_t size;
 } spare;
 
-static spare spares[SPARES]; // raw NULL: empty
+static spare spares[SPARES]; // raw NULL: empty. allowed: a cache of empty pages, under the lock below
 static pthread_mutex_t spares_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static size_t slab_size(size_t bytes) { // with the header's page in front
