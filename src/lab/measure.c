@@ -132,12 +132,24 @@ typedef struct law {
     bool known;
 } law; // of one net's metric, on the metric's scale
 
+// What fewer rows change in a metric's mean, on its scale; NAN: not known.
+static double row_bias(const job *j, const char *metric) {
+    static const char *const extremes[] = {"absmax", "f16", "bf16", "rank"};
+    const double e = (double)j->o.rows, r = (double)j->sim->o.rows;
+    if (e == r) return 0;
+    if (!strcmp(metric, "bvar")) return log10((1 - 1 / e) / (1 - 1 / r));
+    for (int i = 0; i < 4; i++)
+        if (!strcmp(metric, extremes[i])) return NAN;
+    return 0;
+}
+
 // The law of a metric, from the simulated nets' cell i.
 static law law_of_cell(const job *j, int i) {
-    const bool log = snd_metric_at(j->sim->cells[i].metric)->log;
+    const snd_metric_row *row = snd_metric_at(j->sim->cells[i].metric);
     snd_moment m = {0};
-    for (int k = 0; k < j->sims; k++) snd_moment_add(&m, j->sim_values[(int64_t)i * j->sims + k], log);
-    return (law){m.mean, snd_moment_sd(&m), (int)m.n, m.n > 2 && isfinite(m.mean) && !m.nonfinite};
+    for (int k = 0; k < j->sims; k++) snd_moment_add(&m, j->sim_values[(int64_t)i * j->sims + k], row->log);
+    const double centre = m.mean + row_bias(j, row->name);
+    return (law){centre, snd_moment_sd(&m), (int)m.n, m.n > 2 && isfinite(centre) && !m.nonfinite};
 }
 
 static law simulated_law(job *j, int metric, int exit, const char *name) {
