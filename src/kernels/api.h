@@ -9,7 +9,7 @@
 
 #include "tensor/tensor.h"
 
-// ---- matrix product -----------------------------------------------------------------------------------------------------
+// ---- matrix product ------------------------------------------------------------------------------------------------
 /// C[M,N] = alpha op(A) op(B) + beta C; op(A) is [M,K] (ta: A stored [K,M]), op(B) is [K,N] (tb: B stored [N,K]).
 /// The product is cut into a tile grid that depends on M, N, K only; each tile is one single-threaded library call
 /// (f32: oneDNN; OpenBLAS where its build may be called from several threads; both loaded with dlopen at the first
@@ -19,7 +19,7 @@ void snd_k_gemm(int th, snd_dtype t, bool ta, bool tb, int64_t M, int64_t N, int
                 int64_t lda, const void *B, int64_t ldb, double beta, void *C, int64_t ldc);
 const char *snd_k_gemm_name(snd_dtype t);        // "oneDNN 2.6.3", "OpenBLAS 0.3.21", "own"
 
-// ---- elementwise ----------------------------------------------------------------------------------------------------------
+// ---- elementwise ---------------------------------------------------------------------------------------------------
 typedef enum snd_kbin { SND_KBIN_ADD, SND_KBIN_MUL, SND_KBIN_DIV, SND_KBIN_MIN, SND_KBIN_MAX } snd_kbin;
 /// out = a*x + b*y (ADD), a*x*y (MUL), a*x/y (DIV), min/max(a*x, b*y) over dim[3] with element strides (0 broadcasts);
 /// out is dense. Returns the largest absolute value of out (NaN if any is NaN). In place on an operand of full shape.
@@ -45,7 +45,7 @@ double snd_k_fn_grad(snd_kfn f, double x);
 /// out[o] = c * sum over the broadcast dimensions; so[k] = 0 where dim[k] is summed. Sums in double, fixed tree.
 void snd_k_sum_to(int th, snd_dtype t, const int64_t dim[3], const void *x, double c, const int64_t so[3], int64_t n_out, void *out);
 
-// ---- norms (wirings.md section 2) --------------------------------------------------------------------------------------------
+// ---- norms (wirings.md section 2) ----------------------------------------------------------------------------------
 typedef enum snd_knorm { SND_KNORM_LAYER, SND_KNORM_RMS, SND_KNORM_UNIT } snd_knorm;
 /// y = xhat*(g + gadd) + b per row; LAYER: m = mean x, r = 1/sqrt(mean (x-m)^2 + eps); RMS: m = 0, r = 1/sqrt(mean x^2 + eps);
 /// UNIT: r = gain0/max(|x|_2, eps) with eps the clamp on the norm, gain0 a constant. g, b may be NULL (gain 1 + gadd*0, bias 0).
@@ -65,7 +65,7 @@ void snd_k_batch_fwd(int th, snd_dtype t, int64_t R, int64_t D, double eps, doub
 void snd_k_batch_bwd(int th, snd_dtype t, int64_t R, int64_t D, double eps, double gadd, const void *dy, const void *x,
                      const void *g, const double *m, const double *r, void *dx, void *dg, void *db);
 
-// ---- rows ---------------------------------------------------------------------------------------------------------------------
+// ---- rows ----------------------------------------------------------------------------------------------------------
 void snd_k_rowdot(int th, snd_dtype t, int64_t R, int64_t D, double c, const void *x, const void *y, void *out);   // out [R] of type t
 void snd_k_softmax(int th, snd_dtype t, int64_t R, int64_t D, double s, const void *x, void *p);                   // softmax(s*x), in place
 void snd_k_softmax_bwd(int th, snd_dtype t, int64_t R, int64_t D, double s, const void *p, const void *dp, void *dx);
@@ -79,7 +79,7 @@ double snd_k_xent_fwd(int th, snd_dtype t, int64_t R, int64_t V, double s, const
 void snd_k_xent_bwd(int th, snd_dtype t, int64_t R, int64_t V, double s, const void *logits, const int64_t *target,
                     int64_t ignore, const double *lse, int64_t n_used, double dloss, void *dlogits);
 
-// ---- draws ----------------------------------------------------------------------------------------------------------------------
+// ---- draws ---------------------------------------------------------------------------------------------------------
 /// Elements first .. first+n-1 of the key's stream (base.h), vectorised; equal to snd_normal_at bit for bit per type and
 /// for every instruction set. out = a*z.
 void snd_k_fill_normal(int th, snd_dtype t, snd_key key, uint64_t first, int64_t n, double a, void *out);
@@ -87,7 +87,7 @@ void snd_k_fill_trunc(int th, snd_dtype t, snd_key key, uint64_t first, int64_t 
 void snd_k_fill_uniform(int th, snd_dtype t, snd_key key, uint64_t first, int64_t n, double lo, double hi, void *out);
 void snd_k_fill_const(int th, snd_dtype t, int64_t n, double a, void *out);
 
-// ---- statistics --------------------------------------------------------------------------------------------------------------------
+// ---- statistics ----------------------------------------------------------------------------------------------------
 typedef struct snd_kmoments {
     double sum, sumsq, sum4;       // over all elements, non-finite ones included
     double sum_rowmean2;           // sum over rows of (row mean)^2
@@ -109,7 +109,7 @@ double snd_k_absmax(int th, snd_dtype t, int64_t n, const void *x);            /
 /// Share of the n values that are not 0 but whose magnitude, times 2^e, would round to zero in f16 / bf16.
 double snd_k_underflow_share(int th, snd_dtype t, int64_t n, const void *x, int e, snd_dtype target);
 
-// ---- small dense algebra, in double -------------------------------------------------------------------------------------------------
+// ---- small dense algebra, in double --------------------------------------------------------------------------------
 /// G [R,R] = x xT of x [R,K], sums in double; the lower triangle (what lies above it is not to be read). One thread.
 void snd_k_gram(snd_dtype t, int64_t R, int64_t K, const void *x, double *G);
 /// Pivoted Cholesky factor of the matrix whose lower triangle is G [R,R]: G = L LT up to `relative` times the largest
@@ -117,14 +117,14 @@ void snd_k_gram(snd_dtype t, int64_t R, int64_t K, const void *x, double *G);
 /// pivots in order. A row whose diagonal is not finite is left out (zero). d: 2R doubles of scratch. One thread.
 int64_t snd_k_cholesky(int64_t R, double relative, const double *G, double *L, double *d, int32_t *piv);
 
-// ---- limits, for benchmarks -------------------------------------------------------------------------------------------------------------
+// ---- limits, for benchmarks ----------------------------------------------------------------------------------------
 /// Multiply-adds that never leave the registers, `rounds` on each of th threads at once: the roof of matrix products.
 /// Returns the floating-point operations done.
 double snd_k_peak(int th, snd_dtype t, int64_t rounds);
 /// y = x; stream: written past the caches.
 void snd_k_copy(int th, snd_dtype t, int64_t n, bool stream, const void *x, void *y);
 
-// ---- table of variants -----------------------------------------------------------------------------------------------------------------
+// ---- table of variants ---------------------------------------------------------------------------------------------
 typedef struct snd_krow { const char *family, *name; snd_isa isa; snd_dtype t; } snd_krow;
 int snd_k_row_count(void);
 const snd_krow *snd_k_row_at(int i);            // every compiled variant

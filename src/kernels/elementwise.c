@@ -5,7 +5,7 @@
 
 enum { GRAIN = 32768, ALIGN = 64 }; // elements per task at least; cuts at multiples of 64 elements
 
-// ---- binary and the backward of min, max ----------------------------------------------------------------------------------
+// ---- binary and the backward of min, max ---------------------------------------------------------------------------
 
 // Joins neighbouring dimensions that both operands walk without a jump; the innermost ends up as long as possible.
 static snd_grid merge(const int64_t dim[3], const int64_t sx[3], const int64_t sy[3]) {
@@ -84,7 +84,7 @@ void snd_k_minmax_bwd(int th, snd_dtype t, bool max, bool second, const int64_t 
     snd_parallel(th, j.cut.tasks, binary_task, &j);
 }
 
-// ---- affine, unary, their backward, absmax, fills of one value --------------------------------------------------------------
+// ---- affine, unary, their backward, absmax, fills of one value -----------------------------------------------------
 
 typedef struct flat_job flat_job;
 struct flat_job {
@@ -195,7 +195,7 @@ double snd_k_fn_grad(snd_kfn f, double x) {
     return fn_grad_f64(f, x);
 }
 
-// ---- sums over broadcast dimensions -------------------------------------------------------------------------------------------
+// ---- sums over broadcast dimensions --------------------------------------------------------------------------------
 
 typedef struct sum_job {
     snd_kt_sum *sum;

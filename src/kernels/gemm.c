@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// ---- the libraries ----------------------------------------------------------------------------------------------------
+// ---- the libraries -------------------------------------------------------------------------------------------------
 
 // oneapi/dnnl/dnnl.h (2.x): row-major, returns dnnl_success = 0.
 typedef int dnnl_sgemm_fn(char ta, char tb, int64_t M, int64_t N, int64_t K, float alpha, const float *A, int64_t lda,
@@ -107,7 +107,7 @@ const char *snd_k_gemm_name(snd_dtype t) {
     }
 }
 
-// ---- one tile ---------------------------------------------------------------------------------------------------------
+// ---- one tile ------------------------------------------------------------------------------------------------------
 
 typedef struct gemm_job {
     snd_kgemm how;
@@ -154,7 +154,7 @@ static void tile_task(void *ctx, int64_t i) {
         j->own(j->ta, j->tb, m, n, j->K, j->alpha, a, j->lda, b, j->ldb, j->beta, c, j->ldc);
 }
 
-// ---- the grid ---------------------------------------------------------------------------------------------------------
+// ---- the grid ------------------------------------------------------------------------------------------------------
 
 static int64_t ceil_div(int64_t a, int64_t b) {
     return (a + b - 1) / b;

@@ -1,12 +1,14 @@
 // Front header of kernels/: loops on raw pointers. They never allocate, never fail and never see a graph.
-// Reference rows exist in f64 and f32; faster rows override them per instruction set through kernels.def.
+//   api.h       what there is              NAME.c     cuts a shape into tasks, always in the same way
+//   kernels.def the families of loops      NAME.inc   the loops themselves, compiled per type and instruction set by
+//   rows.h      their signatures                      rows_base.c, rows_avx2.c, rows_avx512.c; table.c picks
+//   maths.h     elementary functions       gemm.c     the matrix product's grid and the libraries behind it
 // Reductions use fixed trees over fixed blocks: the same bits for any number of threads.
 #ifndef SND_KERNELS_H
 #define SND_KERNELS_H
 
 #include "tensor/tensor.h"
 
-// (Declared by the kernels' author; the graph's ops call these. See README comment in each family's file.)
 #include "kernels/api.h"
 
 #endif

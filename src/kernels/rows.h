@@ -30,7 +30,7 @@ typedef struct snd_momsum {
 // Loops over columns take at most SND_COLS at a time and sum over rows in blocks of SND_ROWBLOCK.
 enum { SND_COLS = 64, SND_ROWBLOCK = 64 };
 
-// ---- signatures, one per family of kernels.def ------------------------------------------------------------------------
+// ---- signatures, one per family of kernels.def ---------------------------------------------------------------------
 typedef double snd_kt_binary(snd_kbin op, const snd_grid *g, int64_t i0, int64_t i1, double a, const void *x, double b,
                              const void *y, void *out);
 typedef double snd_kt_affine(int64_t n, double a, const void *x, double b, void *out);
@@ -92,7 +92,7 @@ snd_isa snd_k_isa(void);   // the one that runs now
 typedef double snd_kt_peak(int64_t rounds);
 typedef void snd_kt_copy(int64_t n, bool stream, const void *x, void *y);
 
-// ---- table ----------------------------------------------------------------------------------------------------------------
+// ---- table ---------------------------------------------------------------------------------------------------------
 typedef enum snd_kfamily {
     SND_KF_NONE,
 #define SND_FAMILY(name) SND_KF_##name,
@@ -118,7 +118,7 @@ void snd_k_limit_isa(snd_isa isa);
 typedef enum snd_kgemm { SND_KGEMM_NONE, SND_KGEMM_OWN, SND_KGEMM_OPENBLAS, SND_KGEMM_ONEDNN } snd_kgemm;
 void snd_k_limit_gemm(snd_kgemm g);
 
-// ---- cutting work ------------------------------------------------------------------------------------------------------
+// ---- cutting work --------------------------------------------------------------------------------------------------
 // At most SND_MAX_TASKS tasks of at least `grain` elements or rows; a function of the shape only.
 enum { SND_MAX_TASKS = 64 };
 typedef struct snd_cut {

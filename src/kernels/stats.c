@@ -19,7 +19,7 @@ typedef struct stat_job {
     double a[SND_MAX_TASKS], b[SND_MAX_TASKS];
 } stat_job;
 
-// ---- moments ----------------------------------------------------------------------------------------------------------------
+// ---- moments -------------------------------------------------------------------------------------------------------
 
 static void moments_task(void *ctx, int64_t i) {
     stat_job *j = ctx;
@@ -63,7 +63,7 @@ static void bvar_task(void *ctx, int64_t i) {
         j->a[i] += j->bvar(j->R, j->D, c, c + SND_COLS < j->D ? c + SND_COLS : j->D, j->x);
 }
 
-// ---- mean cosine over pairs of rows: (|sum u_r|^2 - R)/(R(R-1)) with unit rows u_r ----------------------------------------------
+// ---- mean cosine over pairs of rows: (|sum u_r|^2 - R)/(R(R-1)) with unit rows u_r ---------------------------------
 
 // Norms of up to CHUNK rows, sums of up to SPAN columns are held at a time; wider arrays recompute the norms per span.
 enum { CHUNK = 2048, SPAN = 4096 };
@@ -138,7 +138,7 @@ void snd_k_moments(int th, snd_dtype t, int64_t R, int64_t D, const void *x, int
     if (what & SND_KM_COS) pair_cosines(th, &j, &out->cos, &out->pearson);
 }
 
-// ---- cosines of corresponding rows ------------------------------------------------------------------------------------------------
+// ---- cosines of corresponding rows ---------------------------------------------------------------------------------
 
 static void rowcos_task(void *ctx, int64_t i) {
     stat_job *j = ctx;
@@ -162,7 +162,7 @@ void snd_k_rowcos(int th, snd_dtype t, int64_t R, int64_t D, const void *x, cons
     *ratio = snd_tree_sum(j.b, j.cut.tasks) / (double)R;
 }
 
-// ---- underflow --------------------------------------------------------------------------------------------------------------------
+// ---- underflow -----------------------------------------------------------------------------------------------------
 
 static void below_task(void *ctx, int64_t i) {
     stat_job *j = ctx;
