@@ -3,6 +3,7 @@
 # SONDE_BIN names the binary. Needs python3 for checking JSON (skipped without).
 bin=${SONDE_BIN:?SONDE_BIN is not set}
 [ -x "$bin" ] || { echo "cli_test: $bin is missing"; exit 1; }
+golden=$(cd "$(dirname "$0")/golden" && pwd)
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
 cd "$tmp" || exit 1
@@ -148,6 +149,14 @@ for verb in wirings models predict describe help version; do
         eval "\"\$bin\" $line" >out 2>err </dev/null || bad "fails"
     done <examples
 done
+
+# ---- run: what --taps may name
+g=$golden/mlp-stem-head
+run="run $g/spec.yaml --weights $g/weights.safetensors --input $g/input.safetensors --output o.safetensors"
+try 2 $run --taps layers.0.F.oot; err "did you mean 'layers.0.F.out'?"
+try 2 $run --taps grad.layers.0.F.out; err "--backward"
+try 2 $run --backward --taps grad.layers.0.F.oot; err "did you mean 'grad.layers.0.F.out'?"
+try 0 $run --backward --taps grad.head.weight,layers.0.F.out,no.such.*
 
 echo "cli_test: $n runs, $fails failures"
 [ $fails = 0 ]

@@ -368,7 +368,7 @@ static sonde_status const_arg(const args *a, int i, const char *what, double *ou
 static sonde_status count_arg(walker *w, const args *a, int i, const char *what, int64_t *out) {
     double v = 0;
     SND_TRY(const_arg(a, i, what, &v));
-    if (a->v[i].uses_S && w->counting) v = 1;
+    if (a->v[i].uses_S && w->counting) v = (double)w->st->d; // not known yet: any width that fits a stream
     const snd_expr *x = a->x->args[i].x;
     char t[40];
     if (!(v >= 1 && v <= 1e9 && v == floor(v)))
@@ -565,9 +565,10 @@ static sonde_status call_depth(walker *w, const snd_expr *x, bool attn, snd_val 
     SND_TRY(eval_named(w, x, NULL, 0));
     SND_TRY(eval_args(w, x, 1, 1, &a));
     list *l = attn ? &w->attn : &w->mix;
-    char t[80];
+    char t[80], t2[80];
     if (a.v[0].kind != SND_V_STREAM || (l->n && l->v[0].cols != a.v[0].cols))
-        FAIL_AT(x, SONDE_ESHAPE, "%s collects streams of equal width, but got %s", x->name, kind_text(&a.v[0], t));
+        FAIL_AT(x, SONDE_ESHAPE, "%s collects streams of equal width%s%s, but got %s", x->name, l->n ? ", so far " : "",
+                l->n ? kind_text(&l->v[0], t2) : "", kind_text(&a.v[0], t));
     SND_TRY(push(l, a.v[0]));
     snd_site site;
     SND_TRY(site_name(w, attn ? C_DEPTHATTN : C_DEPTHMIX, x->name, x, &site));

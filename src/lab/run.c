@@ -87,17 +87,17 @@ static sonde_status check_targets(const job *j, const snd_tensor *t, int64_t row
     return SONDE_OK;
 }
 
-// dy belongs to out.x, or to the logits when it has their shape and not out.x's.
+// dy belongs to the logits when it has their shape, else to out.x.
 static sonde_status find_dy(job *j, snd_id *of) {
     const snd_tensor *t = given(j, "dy");
     *of = 0;
     if (!t) return SONDE_OK;
     const snd_shape x = snd_g_value(j->m->g, j->m->out_x)->shape;
     char s[160], sx[160], sl[160] = "";
-    if (snd_shape_same(t->shape, x))
-        *of = j->m->out_x;
-    else if (j->m->logits && snd_shape_same(t->shape, snd_g_value(j->m->g, j->m->logits)->shape))
+    if (j->m->logits && snd_shape_same(t->shape, snd_g_value(j->m->g, j->m->logits)->shape))
         *of = j->m->logits;
+    else if (snd_shape_same(t->shape, x))
+        *of = j->m->out_x;
     if (j->m->logits) snd_shape_text(snd_g_value(j->m->g, j->m->logits)->shape, sl);
     SND_FAIL_IF(!*of, SONDE_ESHAPE, "%s: dy has shape %s; out.x has %s%s%s", j->o->input, snd_shape_text(t->shape, s),
                 snd_shape_text(x, sx), *sl ? ", logits " : "", sl);
@@ -118,6 +118,8 @@ static sonde_status check_cond(const job *j, int64_t rows) {
     char s[160], sw[160];
     SND_FAIL_IF(!snd_shape_same(c->shape, want), SONDE_ESHAPE, "%s: cond has shape %s; %s is needed", j->o->input,
                 snd_shape_text(c->shape, s), snd_shape_text(want, sw));
+    SND_FAIL_IF(is_integer(c->dtype), SONDE_ETYPE, "%s: cond is %s; floating point is needed", j->o->input,
+                snd_dtype_name(c->dtype));
     return SONDE_OK;
 }
 
@@ -210,10 +212,23 @@ static sonde_status ask_backward(job *j, snd_id of, bool *hit) {
     for (int i = 0; i < n; i++) {
         const char *name = snd_arena_printf(j->arena, "grad.%s", want[i].name);
         if (!name) return SONDE_ENOMEM;
+        (void)wanted(j, name, hit); // parameters' gradients are written anyway: asking for one is no mistake
         if (!grad[i]) grad[i] = snd_g_const(g, snd_g_value(g, wrt[i])->shape, 0);
         SND_TRY(add_out(j, name, grad[i]));
     }
     return snd_graph_status(g);
+}
+
+// A tap without * or ? that names nothing is a slip of the pen; a pattern may well match nothing.
+static sonde_status no_such_tap(const job *j, const char *tap) {
+    const bool grad = !strncmp(tap, "grad.", 5);
+    const char **names;
+    SND_NEW(j->arena, names, j->m->n_taps + 1);
+    for (int i = 0; i < j->m->n_taps; i++) names[i] = j->m->taps[i].name;
+    const char *near = snd_nearest(grad ? tap + 5 : tap, names, j->m->n_taps);
+    SND_FAIL(SONDE_EUSAGE, "--taps: the model has no value '%s'%s%s%s%s%s", tap, near ? "; did you mean '" : "",
+             near && grad ? "grad." : "", near ? near : "", near ? "'?" : "",
+             grad && !j->o->backward ? " (gradients need --backward)" : "");
 }
 
 static sonde_status ask(job *j, snd_id of) {
@@ -224,9 +239,7 @@ static sonde_status ask(job *j, snd_id of) {
                 "%s: --backward needs dy or targets among the inputs", j->o->input);
     if (j->o->backward) SND_TRY(ask_backward(j, of, hit));
     for (int i = 0; i < j->o->n_taps; i++)
-        SND_FAIL_IF(!hit[i] && !strpbrk(j->o->taps[i], "*?"), SONDE_ENAME, "--taps: the model has no value '%s'%s",
-                    j->o->taps[i],
-                    !strncmp(j->o->taps[i], "grad.", 5) && !j->o->backward ? " (gradients need --backward)" : "");
+        if (!hit[i] && !strpbrk(j->o->taps[i], "*?")) return no_such_tap(j, j->o->taps[i]);
     return SONDE_OK;
 }
 
