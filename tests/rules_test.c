@@ -4,6 +4,7 @@
 #include "lab/lab.h"
 #include "rules/rules.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef struct stage {
@@ -345,9 +346,79 @@ static void test_nonfinite(void **state) {
     ramp(&t, "q", true, 0, 0.3);
     put(&t, "layers.1.x", 1, "q", true, NAN);
     t.u->nonfinite = 3;
+    put(&t, "in.x", -1, "gq", true, NAN); // a gradient is lost because a value is: the value is the news
     run(&t, 64);
-    need(&t, "nonfinite", SND_LEVEL_ERROR, "layers.1.x");
+    assert_non_null(strstr(need(&t, "nonfinite", SND_LEVEL_ERROR, "layers.1.x")->why, "value of layers.1.x"));
     assert_null(find(&t, "ok"));
+    end(&t);
+    t = begin("residual", KEYS("layers=3"));
+    ramp(&t, "q", true, 0, 0.3);
+    ramp(&t, "gq", true, NAN, 0);
+    put(&t, "layers.2.x", 2, "gq", true, 0);
+    t.u->nonfinite = 3;
+    run(&t, 64); // going back, layers.1.x comes first
+    assert_non_null(strstr(need(&t, "nonfinite", SND_LEVEL_ERROR, "layers.1.x")->why, "gradient of layers.1.x"));
+    end(&t);
+}
+
+// Where theory has no number, a prediction must not say that all is well.
+static void test_theory_lost(void **state) {
+    (void)state;
+    stage t = begin("residual", KEYS("layers=2"));
+    predict(&t, "in.x", -1, "q", true, 0);
+    predict(&t, "layers.0.x", 0, "q", true, -INFINITY); // an exact zero is a number
+    predict(&t, "layers.1.x", 1, "cos", false, 0.5);
+    run(&t, 0);
+    need(&t, "theory-lost", SND_LEVEL_WARN, "layers.1.x");
+    assert_null(find(&t, "ok"));
+    end(&t);
+    t = begin("residual", KEYS("layers=1"));
+    predict(&t, "in.x", -1, "q", true, 0);
+    predict(&t, "layers.0.x", 0, "q", true, 0.3);
+    run(&t, 0);
+    assert_null(find(&t, "theory-lost"));
+    end(&t);
+    t = begin("residual", KEYS("layers=2"));
+    ramp(&t, "q", true, 0, 0.3);
+    snd_run_value(t.u, "out.x", -1); // measured: other rules speak
+    run(&t, 0);
+    assert_null(find(&t, "theory-lost"));
+    end(&t);
+}
+
+// Layers that change nothing, branches that lead nowhere: what a paper's line becomes when typed as it stands.
+static void test_idle(void **state) {
+    (void)state;
+    stage t = begin("each: y = LN(x + F(x))", KEYS("layers=2"));
+    run(&t, 64);
+    const snd_verdict *v = need(&t, "idle-layers", SND_LEVEL_WARN, "layers.0.x");
+    assert_non_null(strstr(v->why, "y is forgotten"));
+    assert_non_null(strstr(v->remedy, "'y = ...'"));
+    assert_null(find(&t, "branch-unused"));
+    assert_null(find(&t, "not-started"));
+    end(&t);
+    t = begin("each: y = F(x); x = x + 0*F(x)", KEYS("layers=2"));
+    run(&t, 64);
+    assert_non_null(strstr(need(&t, "branch-unused", SND_LEVEL_WARN, "layers.0.F.out")->why, "4 of 4 branches"));
+    assert_null(find(&t, "idle-layers"));
+    assert_null(find(&t, "not-started"));
+    end(&t);
+    t = begin("in: y = x  each: y = y + F(y)  out: x = y", KEYS("layers=2")); // a stream of another name
+    run(&t, 64);
+    assert_null(find(&t, "idle-layers"));
+    assert_null(find(&t, "branch-unused"));
+    end(&t);
+}
+
+// The stream is named by its usual name where a repetition ends with it.
+static void test_alias(void **state) {
+    (void)state;
+    stage t = begin("residual", KEYS("layers=2"));
+    predict(&t, "in.x", -1, "q", true, 0);
+    predict(&t, "layers.0.F.x", 0, "q", true, 20);
+    predict(&t, "layers.0.x", 0, "q", true, 20);
+    run(&t, 0);
+    assert_null(strstr(need(&t, "stream-f16", SND_LEVEL_WARN, "layers.0.x")->why, "F.x"));
     end(&t);
 }
 
@@ -406,6 +477,7 @@ int main(void) {
         cmocka_unit_test(test_gradient),  cmocka_unit_test(test_collapse),  cmocka_unit_test(test_sites),
         cmocka_unit_test(test_start),     cmocka_unit_test(test_recipe),    cmocka_unit_test(test_measured_init),
         cmocka_unit_test(test_identical), cmocka_unit_test(test_nonfinite), cmocka_unit_test(test_sweep),
-        cmocka_unit_test(test_measured),  cmocka_unit_test(test_table)};
+        cmocka_unit_test(test_measured),  cmocka_unit_test(test_table),     cmocka_unit_test(test_theory_lost),
+        cmocka_unit_test(test_idle),      cmocka_unit_test(test_alias)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -84,29 +84,26 @@ static void show_head(snd_cli *c, const snd_run *u) {
     show_common(c, u);
 }
 
-// Several wirings: a line each with label, formula and the settings that are its own, then what they share.
+// Several wirings: label, formula (a section a line) and the settings that are its own, then what they share.
 static void show_heads(snd_cli *c, const snd_record *r) {
     snd_text_table *t = snd_table(c, 3);
     for (int i = 0; i < 3; i++) snd_table_left(t, i);
     for (int i = 0; i < r->n_runs; i++) {
         if (snd_show_label_seen(r, i)) continue;
         const snd_run *u = r->runs[i];
-        snd_buf formula = {0}, own = {0};
-        for (const char *s = u->formula; *s; s++) {
-            if (*s == '\n')
-                snd_buf_put(&formula, "; ");
-            else
-                snd_buf_putn(&formula, s, 1);
-        }
+        snd_buf own = {0};
         for (int k = 0; k < N_HEAD; k++)
             if (!is_common(u, head_keys[k])) add_fact(c, &own, u, head_keys[k]);
-        snd_table_cell(t, u->label);
-        snd_table_cell(t, formula.s ? formula.s : "");
-        snd_table_ink(t, SND_INK_BOLD);
         for (size_t k = 0; k < own.len; k++)
             if (own.s[k] == SND_GLUE) own.s[k] = ' ';
-        snd_table_cell(t, own.s ? own.s : "");
-        snd_buf_free(&formula);
+        for (const char *s = u->formula; *s;) {
+            const size_t n = strcspn(s, "\n");
+            snd_table_cell(t, s == u->formula ? u->label : "");
+            snd_table_cell(t, snd_arena_strn(c->arena, s, n));
+            snd_table_ink(t, SND_INK_BOLD);
+            snd_table_cell(t, s == u->formula && own.s ? own.s : "");
+            s += n + (s[n] == '\n');
+        }
         snd_buf_free(&own);
     }
     snd_table_print(t);

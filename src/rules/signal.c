@@ -23,6 +23,15 @@ static bool peak_of(const snd_rvalue *v, snd_found *f, bool *is_absmax) {
     return true;
 }
 
+// Value i, or the stream behind it when that is the same thing under its better known name (layers.3.F.x, layers.3.x).
+static const snd_rvalue *stream_alias(const snd_run *u, int i, double peak) {
+    snd_found f;
+    bool exact;
+    const snd_rvalue *next = i + 1 < u->n_values ? u->values[i + 1] : NULL;
+    const bool same = next && snd_judge_is_stream(next) && peak_of(next, &f, &exact) && f.v == peak;
+    return same && !snd_judge_is_stream(u->values[i]) ? next : u->values[i];
+}
+
 // First value over the limit, and the largest one.
 static const snd_rvalue *first_over(const snd_judge *j, double limit, snd_found *first, bool *is_absmax,
                                     const snd_rvalue **top, double *most) {
@@ -36,10 +45,10 @@ static const snd_rvalue *first_over(const snd_judge *j, double limit, snd_found 
         if (!strncmp(v->name, "grad.", 5) || !peak_of(v, &f, &exact)) continue;
         if (f.v > *most) {
             *most = f.v;
-            *top = v;
+            *top = stream_alias(j->run, i, f.v);
         }
         if (at || f.v <= limit) continue;
-        at = v;
+        at = stream_alias(j->run, i, f.v);
         *first = f;
         *is_absmax = exact;
     }
@@ -107,22 +116,55 @@ void snd_rule_stream_vanishes(snd_judge *j) {
     }
 }
 
+static bool lost(const snd_rvalue *v, const char *metric) {
+    const snd_metric *m = snd_value_find(v, metric);
+    return m && m->measured && (isnan(m->mean) || m->mean == INFINITY);
+}
+
+// The first value that is lost on the way forward; only when the forward pass is sound, the first on the way back.
+static const snd_rvalue *first_lost(const snd_run *u, const char **what) {
+    for (int i = 0; i < u->n_values; i++)
+        if (lost(u->values[i], "q") || lost(u->values[i], "absmax")) {
+            *what = "value";
+            return u->values[i];
+        }
+    for (int i = u->n_values - 1; i >= 0; i--)
+        if (lost(u->values[i], "gq")) {
+            *what = "gradient";
+            return u->values[i];
+        }
+    return NULL;
+}
+
 void snd_rule_nonfinite(snd_judge *j) {
-    static const char *const metrics[] = {"q", "absmax", "gq"};
-    if (j->run->nonfinite == 0) return;
+    const char *what;
+    const snd_rvalue *v = j->run->nonfinite ? first_lost(j->run, &what) : NULL;
+    if (!v) return;
+    char why[400];
+    snprintf(why, sizeof why,
+             "the %s of %s is the first that is not finite in every seed; %lld numbers of this run are not", what,
+             v->name, (long long)j->run->nonfinite);
+    snd_judge_say(
+        j, SND_LEVEL_ERROR, v->name, NAN, false, why,
+        "look at what this value is computed from: a division by a number that can be zero (dot, rms, eps=0), "
+        "log or sqrt of a negative number, exp of a large one");
+}
+
+// Nothing was measured and the theory has no number either: what lies behind was not judged, and must not look sound.
+void snd_rule_theory_lost(snd_judge *j) {
+    snd_found f;
+    if (!snd_judge_named(j, "in.x", "q", &f) || f.measured) return;
     for (int i = 0; i < j->run->n_values; i++) {
         const snd_rvalue *v = j->run->values[i];
-        for (size_t k = 0; k < sizeof metrics / sizeof *metrics; k++) {
-            const snd_metric *m = snd_value_find(v, metrics[k]);
-            if (!m || !m->measured || (!isnan(m->mean) && m->mean != INFINITY)) continue;
-            char why[400];
-            snprintf(why, sizeof why, "%s of %s is not finite in every seed; %lld numbers of this run are not finite",
-                     m->name, v->name, (long long)j->run->nonfinite);
-            snd_judge_say(j, SND_LEVEL_ERROR, v->name, NAN, false, why,
-                          "look at what this value is computed from: a division by a number that can be zero (dot, "
-                          "rms, eps=0), exp or log of a large or negative one");
-            return;
-        }
+        const snd_metric *m = snd_judge_is_stream(v) ? snd_value_find(v, "q") : NULL;
+        if (!snd_judge_is_stream(v) || (m && !isnan(m->predicted) && m->predicted != INFINITY)) continue;
+        char why[400];
+        snprintf(why, sizeof why, "theory has no mean square for %s, so nothing from there on was judged", v->name);
+        snd_judge_say(
+            j, SND_LEVEL_WARN, v->name, NAN, false, why,
+            "measure it (sonde measure); the usual cause is a function that is infinite or undefined for some "
+            "inputs, such as log, sqrt, or a division by a number that can be zero");
+        return;
     }
 }
 

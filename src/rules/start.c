@@ -6,12 +6,22 @@
 
 // ---- branches that are zero -------------------------------------------------------------------------------------------------------
 
-static const snd_call_row *first_call(const snd_description *d, bool gated, int *n) {
+typedef enum idle { IDLE_GATED, IDLE_UNUSED, IDLE_ZERO_MAP } idle;
+
+static bool is_idle(const snd_call_row *c, idle why) {
+    switch (why) {
+    case IDLE_GATED: return c->no_grad && c->gate;   // a learned factor that starts at zero
+    case IDLE_UNUSED: return c->no_grad && !c->gate; // no path to the output that could ever open
+    case IDLE_ZERO_MAP: return c->out_zero && !c->no_grad;
+    }
+    return false;
+}
+
+static const snd_call_row *first_call(const snd_description *d, idle why, int *n) {
     const snd_call_row *first = NULL;
     *n = 0;
     for (int i = 0; i < d->n_calls; i++) {
-        const bool hit = gated ? d->calls[i].no_grad : d->calls[i].out_zero && !d->calls[i].no_grad;
-        if (!hit) continue;
+        if (!is_idle(&d->calls[i], why)) continue;
         if (!first) first = &d->calls[i];
         ++*n;
     }
@@ -22,9 +32,9 @@ static void say_gated(snd_judge *j, const snd_call_row *c, int n) {
     char why[500], where[200];
     snprintf(where, sizeof where, "%s.out", c->name);
     snprintf(why, sizeof why,
-             "not started, not vanished: %d of %d branches are multiplied by an exact zero%s%s%s, so in the first step "
+             "not started, not vanished: %d of %d branches are multiplied by an exact zero (%s), so in the first step "
              "the gradient of everything inside them is exactly zero",
-             n, j->d->n_calls, c->gate ? " (" : "", c->gate ? c->gate : "", c->gate ? ")" : "");
+             n, j->d->n_calls, c->gate);
     const size_t len = strlen(why);
     snprintf(why + len, sizeof why - len, "%s",
              j->d->head_zero ? "; the head is zero too, so from a loss only the head learns in the first step"
@@ -50,16 +60,64 @@ static void say_zero_map(snd_judge *j, const snd_call_row *c, int n) {
 
 void snd_rule_not_started(snd_judge *j) {
     int n;
-    const snd_call_row *c = first_call(j->d, true, &n);
+    const snd_call_row *c = first_call(j->d, IDLE_GATED, &n);
     if (c) say_gated(j, c, n);
     const bool gated = c != NULL;
-    c = first_call(j->d, false, &n);
+    c = first_call(j->d, IDLE_ZERO_MAP, &n);
     if (c) say_zero_map(j, c, n);
     if (gated || c || !j->d->head_zero) return;
     snd_judge_say(j, SND_LEVEL_INFO, "head.weight", NAN, false,
                   "the head starts at zero: all outputs are equal, and from a loss only the head gets a gradient in "
                   "the first step",
                   "nothing, if this is meant; else leave the head's init to its kind");
+}
+
+// ---- branches and layers that never act -------------------------------------------------------------------------------------------
+
+static const snd_stmt *assigned(const snd_formula *f, snd_section s, const char *name) {
+    for (const snd_stmt *t = f->sec[s]; t; t = t->next)
+        if (!name || !strcmp(t->name, name)) return t;
+    return NULL;
+}
+
+static bool layers_assign_stream(const snd_spec *s) {
+    static const snd_section body[] = {SND_SEC_LAYER, SND_SEC_EACH, SND_SEC_LAYER2};
+    for (int k = 0; k < 3; k++) {
+        if (assigned(s->formula, body[k], "x")) return true;
+        for (const snd_stmt *t = assigned(s->formula, SND_SEC_IN, NULL); t; t = t->next) // further streams
+            if (assigned(s->formula, body[k], t->name)) return true;
+    }
+    return false;
+}
+
+// A paper's "y = LN(x + F(x))": right as a function, wrong as a program.
+void snd_rule_idle(snd_judge *j) {
+    if (layers_assign_stream(j->spec) || j->run->depth == 0) return;
+    const snd_stmt *t = assigned(j->spec->formula, SND_SEC_EACH, NULL);
+    if (!t) t = assigned(j->spec->formula, SND_SEC_LAYER, NULL);
+    char why[400], remedy[200];
+    snprintf(why, sizeof why,
+             "no statement of the layers assigns x, so the stream leaves as it came: %.60s is forgotten when its layer "
+             "ends",
+             t ? t->name : "what they compute");
+    snprintf(remedy, sizeof remedy, "write 'x = ...'%s%.60s%s", t ? " where it says '" : "", t ? t->name : "",
+             t ? " = ...'" : "");
+    snd_judge_say(j, SND_LEVEL_WARN, "layers.0.x", NAN, false, why, remedy);
+}
+
+void snd_rule_unused(snd_judge *j) {
+    int n;
+    const snd_call_row *c = first_call(j->d, IDLE_UNUSED, &n);
+    if (!c || !layers_assign_stream(j->spec)) return; // the rule above has said why
+    char why[400], where[200];
+    snprintf(where, sizeof where, "%s.out", c->name);
+    snprintf(
+        why, sizeof why,
+        "%d of %d branches never reach the output: what they return is dropped, stopped or multiplied by a constant "
+        "zero, so nothing inside them ever learns",
+        n, j->d->n_calls);
+    snd_judge_say(j, SND_LEVEL_WARN, where, NAN, false, why,
+                  "use the branch in what is assigned to x, or leave it out");
 }
 
 // ---- recipes ----------------------------------------------------------------------------------------------------------------------
