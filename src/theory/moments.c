@@ -27,7 +27,7 @@ static snd_mid new_node(snd_moments *t, m_op op) {
     m_node *v = NODE(t->n);
     memset(v, 0, sizeof *v);
     v->op = (uint8_t)op;
-    v->m1 = NAN;
+    v->has_m1 = false;
     v->atom = -1;
     v->lo = INT32_MAX;
     v->hi = -1;
@@ -138,7 +138,7 @@ static const double *series(snd_moments *t, snd_mid a) {
 
 double snd_m_e1(snd_moments *t, snd_mid a) {
     const m_node *v = NODE(a);
-    if (!isnan(v->m1)) return v->m1;
+    if (v->has_m1) return v->m1;
     double m = 0;
     switch ((m_rep)v->rep) {
     case REP_NONE:
@@ -151,6 +151,7 @@ double snd_m_e1(snd_moments *t, snd_mid a) {
     case REP_FUNC: m = snd_gauss_mean(t->atom[v->atom].rule, v->tab); break;
     case REP_PROD: m = snd_m_e2(t, v->term[0], v->term[1], 0); break;
     }
+    NODE(a)->has_m1 = true;
     return NODE(a)->m1 = m;
 }
 
@@ -223,6 +224,11 @@ static double pair_uncached(snd_moments *t, snd_mid a, snd_mid b, int cross) { /
     return a != b ? 0 : cross ? v->base_c : v->base_q;
 }
 
+// Products of several dependent values are expanded exactly as long as that takes few steps; beyond (it grows
+// exponentially where a stream is multiplied with functions of itself, layer after layer) the factors that are left are
+// taken as jointly Gaussian, and the tape says that it has been cut.
+enum { PAIR_WORK = 4000, MOMENT_WORK = 20000, TOTAL_WORK = 2000000, LATE_WORK = 40 };
+
 double snd_m_e2(snd_moments *t, snd_mid a, snd_mid b, int cross) {
     if (a < b) {
         const snd_mid s = a;
@@ -231,7 +237,11 @@ double snd_m_e2(snd_moments *t, snd_mid a, snd_mid b, int cross) {
     const uint64_t key = (uint64_t)(uint32_t)(a + 1) << 32 | (uint64_t)(uint32_t)b << 1 | (uint64_t)(cross != 0);
     const m_slot *hit = table_find(t->cache, t->cache_cap, key);
     if (hit && hit->key) return hit->v;
+    const int64_t outer = t->limit, before = t->work;
+    // of its own, since it is remembered; a small one once much has been spent
+    t->limit = before + (before > TOTAL_WORK ? LATE_WORK : PAIR_WORK);
     const double s = pair_uncached(t, a, b, cross != 0);
+    t->limit = outer ? outer + (t->work - before) : 0;
     table_put(t, &t->cache, &t->cache_cap, &t->cache_n, key, s);
     return s;
 }
@@ -293,6 +303,7 @@ static double moment(snd_moments *t, const ref *given, int n) {
     ref f[MAX_FACTORS];
     double scale = 1;
     int k = 0;
+    bool crowded = false;
     // Products into their factors, constants and plain multiples into the scale.
     ref todo[MAX_FACTORS];
     int m = 0;
@@ -304,7 +315,11 @@ static double moment(snd_moments *t, const ref *given, int n) {
             scale *= v->n_terms ? v->coef[0] : v->c0;
             if (v->n_terms) todo[m++] = (ref){v->term[0], r.row};
         } else if (v->rep == REP_PROD) {
-            if (m + k + 2 > MAX_FACTORS) return NAN;
+            if (m + k + 2 > MAX_FACTORS) { // too many: this product stays one factor
+                f[k++] = r;
+                crowded = true;
+                continue;
+            }
             todo[m++] = (ref){v->term[0], r.row};
             todo[m++] = (ref){v->term[1], r.row};
         } else {
@@ -332,6 +347,10 @@ static double moment(snd_moments *t, const ref *given, int n) {
     if (n == 0) return scale;
     if (n == 1) return scale * snd_m_e1(t, f[0].id);
     if (n == 2) return scale * pair_of(t, f[0], f[1]);
+    if (crowded || (t->limit && t->work > t->limit)) {
+        t->cut = true;
+        return scale * isserlis(t, f, n);
+    }
     // Open the sums that may hold a variable that also stands alone.
     for (int i = 0; i < n; i++) {
         if (NODE(f[i].id)->rep != REP_FUNC) continue;
@@ -381,7 +400,9 @@ static double moment(snd_moments *t, const ref *given, int n) {
             r = 0;
             for (int i = 0; i < n; i++)
                 if (i != newest) rest[r++] = f[i];
-            return r > 6 ? NAN : scale * stein(t, one, rest, r);
+            if (r <= 6) return scale * stein(t, one, rest, r);
+            t->cut = true;
+            return scale * isserlis(t, f, n);
         }
         scale *= n_own == 2 ? pair_of(t, own[0], own[1]) : snd_m_e1(t, own[0].id);
         memcpy(f, rest, (size_t)r * sizeof *f);
@@ -391,18 +412,26 @@ static double moment(snd_moments *t, const ref *given, int n) {
     return scale * isserlis(t, f, n);
 }
 
+static double bounded(snd_moments *t, const ref *f, int n) {
+    const int64_t outer = t->limit;
+    if (!outer) t->limit = t->work + (t->work > TOTAL_WORK ? LATE_WORK : MOMENT_WORK);
+    const double s = moment(t, f, n);
+    t->limit = outer;
+    return s;
+}
+
 double m_moment(snd_moments *t, const snd_mid *id, const int *row, int n) {
     ref f[MAX_FACTORS];
     if (n > MAX_FACTORS) return NAN;
     for (int i = 0; i < n; i++) f[i] = (ref){id[i], row[i]};
-    return moment(t, f, n);
+    return bounded(t, f, n);
 }
 
 double m_kurtosis(snd_moments *t, snd_mid a) {
     const double m = snd_m_e1(t, a), q = snd_m_e2(t, a, a, 0), var = q - m * m;
     if (!(var > 1e-12 * q)) return 3;
     const ref f[4] = {{a, 0}, {a, 0}, {a, 0}, {a, 0}};
-    const double k = (moment(t, f, 4) - 4 * m * moment(t, f, 3) + 6 * m * m * q - 3 * m * m * m * m) / (var * var);
+    const double k = (bounded(t, f, 4) - 4 * m * bounded(t, f, 3) + 6 * m * m * q - 3 * m * m * m * m) / (var * var);
     return k >= 1 ? k : 3;
 }
 
@@ -457,7 +486,7 @@ static void rescale(snd_moments *t, snd_mid y) {
     if (v->rep == REP_FUNC)
         for (int i = 0; i < G; i++) v->tab[i] = ldexp(v->tab[i], -shift);
     for (int i = 0; i < v->n_terms; i++) v->coef[i] = ldexp(v->coef[i], -shift);
-    v->m1 = NAN;
+    v->has_m1 = false;
 }
 
 // The representation of c0 + sum coef*id (true units) into node y.
@@ -566,6 +595,7 @@ static void represent_fresh(snd_moments *t, snd_mid y, double var, int k, double
     v->tab = tab;
     v->gauss = true;
     v->m1 = 0;
+    v->has_m1 = true;
     set_span(t, y);
 }
 
@@ -887,8 +917,8 @@ snd_mid snd_m_dot(snd_moments *t, snd_mid a, snd_mid b) {
     const bool aligned = !(m * m < 0.05 * qa * qb);
     double var = 0, cov = 0;
     if (!aligned) {
-        var = d * (moment(t, (ref[]){{a, 0}, {a, 0}, {b, 0}, {b, 0}}, 4) - m * m);
-        cov = d * (moment(t, (ref[]){{a, 0}, {b, 0}, {a, 1}, {b, 1}}, 4) - m * m);
+        var = d * (bounded(t, (ref[]){{a, 0}, {a, 0}, {b, 0}, {b, 0}}, 4) - m * m);
+        cov = d * (bounded(t, (ref[]){{a, 0}, {b, 0}, {a, 1}, {b, 1}}, 4) - m * m);
     }
     snd_mid noise = 0;
     if (!aligned && var > 0) {
@@ -932,7 +962,7 @@ int64_t snd_m_dim(const snd_moments *t, snd_mid a) {
     return NODE(a)->dim;
 }
 bool snd_m_approx(const snd_moments *t, snd_mid a) {
-    return NODE(a)->approx;
+    return NODE(a)->approx || t->cut; // after a cut nothing is known to be exact
 }
 int snd_m_exponent(const snd_moments *t, snd_mid a) {
     return NODE(a)->k;

@@ -30,7 +30,8 @@ typedef struct m_node {
     double *coef, c0;
     int32_t atom, lo, hi; // its variable; all that it depends on lie in lo..hi (none: lo > hi)
     double *tab, *series; // REP_FUNC; series made when first needed
-    double m1;            // NAN: not yet known
+    double m1;            // mean, once has_m1
+    bool has_m1;
     double s;             // norms, rms: the divisor is s * 2^(exponent of the operand)
     int64_t fan_in;       // OP_LINEAR
     double *opcoef, opc0; // OP_SUM: true coefficients of the operands, true constant
@@ -77,6 +78,8 @@ struct snd_moments {
     int batch;
     bool failed;
     int64_t work;                                  // steps of moment(), for those who must stop in time
+    int64_t limit;                                 // of work, for the expansion that runs; 0: none
+    bool cut;                                      // some expansion was too long, see moments.c
     m_node *node; int64_t n, cap, n_forward;       // n_forward: set by the first backward sweep; no building after it
     m_atom *atom; int64_t n_atoms, cap_atoms;
     m_slot *cache; int64_t cache_cap, cache_n;     // second moments
