@@ -156,6 +156,7 @@ run="run $g/spec.yaml --weights $g/weights.safetensors --input $g/input.safetens
 try 2 $run --taps layers.0.F.oot; err "did you mean 'layers.0.F.out'?"
 try 2 $run --taps grad.layers.0.F.out; err "--backward"
 try 2 $run --backward --taps grad.layers.0.F.oot; err "did you mean 'grad.layers.0.F.out'?"
+try 0 $run --dtype bf16; no_out
 try 0 $run --backward --taps grad.head.weight,layers.0.F.out,no.such.*
 
 echo "cli_test: $n runs, $fails failures"

@@ -18,7 +18,6 @@ sonde_status snd_verb_run(snd_cli *c) {
                       .dtype = snd_dtype_find(snd_opt_str(c, "dtype", "f32")),
                       .stop = c->stop};
     o.n_taps = snd_opt_strs(c, "taps", &o.taps);
-    SND_FAIL_IF(o.dtype == SND_BF16, SONDE_EUNSUPPORTED, "--dtype bf16: the mlp family runs in f32 and f64");
     snd_run_result r;
     const sonde_status s = snd_lab_run(c->arena, spec, &o, &r);
     // what a file holds is the file's fault; a bad wiring is where the spec says

@@ -147,6 +147,11 @@ static sonde_status check_weights(const job *j) {
     return SONDE_OK;
 }
 
+// --dtype bf16: weights and inputs are those that bf16 can hold; arithmetic and what lies between is f32.
+static void round_bf16(float *v, int64_t n) {
+    for (int64_t i = 0; i < n; i++) v[i] = snd_bf16_to_f32(snd_f32_to_bf16(v[i]));
+}
+
 static sonde_status load_weights(job *j) {
     const snd_graph *g = j->m->g;
     for (int i = 0; j->weights && i < snd_g_param_count(g); i++) {
@@ -155,6 +160,12 @@ static sonde_status load_weights(job *j) {
         void *data;
         SND_TRY(snd_source_data(&j->source, g, i, &data));
         snd_convert(t->data, t->dtype, data, v->dtype, snd_shape_size(v->shape));
+    }
+    for (int i = 0; j->o->dtype == SND_BF16 && i < snd_g_param_count(g); i++) {
+        void *data;
+        if (snd_g_param_is_state(g, i)) continue;
+        SND_TRY(snd_source_data(&j->source, g, i, &data));
+        round_bf16(data, snd_shape_size(snd_g_value(g, snd_g_param_at(g, i))->shape));
     }
     return SONDE_OK;
 }
@@ -245,6 +256,16 @@ static sonde_status ask(job *j, snd_id of) {
 
 // ---- computing and writing ------------------------------------------------------------------------------------------------------
 
+static sonde_status set_input(job *j, snd_id v, const snd_tensor *t) {
+    if (j->o->dtype != SND_BF16 || is_integer(t->dtype)) return snd_exec_set(j->exec, v, t->data, t->dtype);
+    const int64_t n = snd_shape_size(t->shape);
+    float *f;
+    SND_NEW(j->arena, f, n);
+    snd_convert(t->data, t->dtype, f, SND_F32, n);
+    round_bf16(f, n);
+    return snd_exec_set(j->exec, v, f, SND_F32);
+}
+
 static sonde_status set_inputs(job *j) {
     const struct {
         const char *name;
@@ -252,7 +273,7 @@ static sonde_status set_inputs(job *j) {
     } in[] = {{"input", j->m->input}, {"cond", j->m->cond}, {"dy", j->dy}, {"targets", j->m->targets}};
     for (size_t i = 0; i < sizeof in / sizeof *in; i++) {
         const snd_tensor *t = given(j, in[i].name);
-        if (in[i].v && t) SND_TRY(snd_exec_set(j->exec, in[i].v, t->data, t->dtype));
+        if (in[i].v && t) SND_TRY(set_input(j, in[i].v, t));
     }
     return SONDE_OK;
 }
@@ -305,12 +326,13 @@ static sonde_status run(job *j, snd_run_result *r) {
     SND_FAIL_IF(!j->o->output, SONDE_EUSAGE, "run needs --output FILE");
     SND_TRY(snd_st_open(j->o->input, &j->input));
     if (j->o->weights) SND_TRY(snd_st_open(j->o->weights, &j->weights));
-    const snd_build spec_only = {.dtype = j->o->dtype, .rows = 2};
+    const snd_dtype dtype = j->o->dtype == SND_BF16 ? SND_F32 : j->o->dtype;
+    const snd_build spec_only = {.dtype = dtype, .rows = 2};
     SND_TRY(snd_model_build(j->arena, j->spec, &spec_only, &j->m)); // the wiring's own errors come before the inputs'
     SND_TRY(input_rows(j, &rows));
     SND_TRY(refuse_unknown_inputs(j));
     const snd_tensor *targets = given(j, "targets");
-    const snd_build b = {.dtype = j->o->dtype, .rows = rows, .eval = j->o->eval, .with_targets = targets != NULL};
+    const snd_build b = {.dtype = dtype, .rows = rows, .eval = j->o->eval, .with_targets = targets != NULL};
     SND_TRY(snd_model_build(j->arena, j->spec, &b, &j->m));
     if (targets) SND_TRY(check_targets(j, targets, rows));
     SND_TRY(check_cond(j, rows));
