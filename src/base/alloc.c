@@ -142,10 +142,19 @@ static char *take_spare(size_t size) {
     return raw;
 }
 
-static bool keep_spare(char *raw, size_t size) {
+// Under an address checker nothing is kept, so that it sees what is used after it was given back.
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define CHECKED 1
+#endif
+#endif
 #if defined(__SANITIZE_ADDRESS__)
-    return false && raw && size; // let the checker see what is used after it was given back
-#else
+#define CHECKED 1
+#elif !defined(CHECKED)
+#define CHECKED 0
+#endif
+
+static bool keep_spare(char *raw, size_t size) {
     size_t total = size;
     int empty = -1;
     pthread_mutex_lock(&spares_lock);
@@ -155,11 +164,10 @@ static bool keep_spare(char *raw, size_t size) {
         else
             empty = i;
     }
-    const bool keep = empty >= 0 && total <= SPARE_BYTES;
+    const bool keep = !CHECKED && empty >= 0 && total <= SPARE_BYTES;
     if (keep) spares[empty] = (spare){raw, size};
     pthread_mutex_unlock(&spares_lock);
     return keep;
-#endif
 }
 
 void *snd_slab_alloc(size_t bytes) {
