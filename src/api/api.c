@@ -68,14 +68,6 @@ static sonde_status new_record(snd_record_kind kind, sonde_record **out) {
     return SONDE_OK;
 }
 
-static sonde_status judge(snd_record *r, const snd_spec *spec, int64_t rows) {
-    snd_description *d;
-    const snd_rules_opts o = {.rows = rows};
-    SND_TRY(snd_describe(r->arena, spec, &d));
-    for (int i = 0; i < r->n_runs; i++) SND_TRY(snd_rules_run(spec, d, r->runs[i], &o));
-    return snd_record_status(r);
-}
-
 static sonde_status lab(const sonde_spec *s, const sonde_lab_opts *o, bool measure, sonde_record **out) {
     sonde_record *r;
     const snd_measure_opts m = {.rows = o->batch,
@@ -91,7 +83,7 @@ static sonde_status lab(const sonde_spec *s, const sonde_lab_opts *o, bool measu
     const char *label = spec->wiring_key ? spec->wiring_key : spec->title ? spec->title : "formula";
     SND_TRY(new_record(measure ? SND_REC_MEASURE : SND_REC_PREDICT, &r));
     sonde_status status = measure ? snd_lab_measure(r->rec, spec, label, &m) : snd_lab_predict(r->rec, spec, label, &m);
-    if (status == SONDE_OK) status = judge(r->rec, spec, m.rows ? m.rows : 64);
+    if (status == SONDE_OK) status = snd_lab_judge(r->rec, spec, 0, m.rows);
     if (status == SONDE_OK)
         *out = r;
     else

@@ -68,32 +68,11 @@ static sonde_status read_options(snd_cli *c, bar *b, snd_measure_opts *o, snd_da
     return s;
 }
 
-// The spec with another number of layers, as a depth sweep measured it.
-static sonde_status at_depth(snd_cli *c, const snd_spec *spec, int64_t depth, snd_spec **out) {
-    const char *pairs[2];
-    pairs[0] = snd_arena_printf(c->arena, "layers=%lld", (long long)depth);
-    pairs[1] = spec->wiring_key ? snd_arena_printf(c->arena, "wiring=%s", spec->wiring_key) : NULL;
-    if (!pairs[0] || (spec->wiring_key && !pairs[1])) return SONDE_ENOMEM;
-    return snd_cli_load_with(c, pairs, pairs[1] ? 2 : 1, out);
-}
-
-static sonde_status judge(snd_cli *c, snd_record *r, const snd_spec *spec, int first_run, int64_t rows) {
-    const snd_rules_opts o = {.rows = rows};
-    for (int i = first_run; i < r->n_runs; i++) {
-        snd_description *d;
-        snd_spec *own = NULL;
-        if (r->runs[i]->depth != spec->layers) SND_TRY(at_depth(c, spec, r->runs[i]->depth, &own));
-        SND_TRY(snd_describe(c->arena, own ? own : spec, &d));
-        SND_TRY(snd_rules_run(own ? own : spec, d, r->runs[i], &o));
-    }
-    return snd_record_status(r);
-}
-
-static sonde_status one(snd_cli *c, snd_record *r, const snd_spec *spec, const char *label, const snd_measure_opts *o,
+static sonde_status one(snd_record *r, const snd_spec *spec, const char *label, const snd_measure_opts *o,
                         bool measure) {
     const int first = r->n_runs;
     SND_TRY(measure ? snd_lab_measure(r, spec, label, o) : snd_lab_predict(r, spec, label, o));
-    return judge(c, r, spec, first, o->rows ? o->rows : 64);
+    return snd_lab_judge(r, spec, first, o->rows);
 }
 
 static const char *label_of(const snd_spec *s) {
@@ -106,12 +85,12 @@ static sonde_status all(snd_cli *c, snd_record *r, const snd_measure_opts *o, bo
     snd_spec *spec;
     if (!n) {
         SND_TRY(snd_cli_load_spec(c, &spec));
-        return one(c, r, spec, label_of(spec), o, measure);
+        return one(r, spec, label_of(spec), o, measure);
     }
     if (!c->spec_word) c->spec_word = wirings[0];
     for (int i = 0; i < n; i++) {
         SND_TRY(snd_cli_load_wiring(c, wirings[i], &spec));
-        SND_TRY(one(c, r, spec, spec->wiring_key ? spec->wiring_key : wirings[i], o, measure));
+        SND_TRY(one(r, spec, spec->wiring_key ? spec->wiring_key : wirings[i], o, measure));
     }
     return SONDE_OK;
 }

@@ -58,6 +58,12 @@ typedef struct snd_measure_opts {
 sonde_status snd_lab_predict(snd_record *r, const snd_spec *spec, const char *label, const snd_measure_opts *o) SONDE_MUST_CHECK;
 /// Draws, runs forward and backward, and puts every metric beside its prediction and band.
 sonde_status snd_lab_measure(snd_record *r, const snd_spec *spec, const char *label, const snd_measure_opts *o) SONDE_MUST_CHECK;
+enum { SND_DEFAULT_ROWS = 64 };       // examples in a batch when nothing is said
+/// A copy of the spec with another number of layers.
+snd_spec snd_lab_at_depth(const snd_spec *s, int64_t layers);
+/// Verdicts (src/rules/) for the runs from first_run on, which came from this spec; rows 0: the default.
+sonde_status snd_lab_judge(snd_record *r, const snd_spec *spec, int first_run, int64_t rows) SONDE_MUST_CHECK;
+
 // ---- demo: the lecture's panels -------------------------------------------------------------------------------------------
 
 typedef struct snd_demo_opts {

@@ -302,12 +302,13 @@ static snd_run *open_run(job *j, int exit) {
     snd_run *u = snd_record_run(j->rec, j->label, formula_text(j));
     if (!u) return NULL;
     u->input = input_text(j);
-    u->dtype = j->measure ? snd_dtype_name(j->o.dtype) : NULL;
+    u->dtype = snd_dtype_name(j->o.dtype); // predict: the type whose rounding its bands allow for
     u->seed = j->o.seed;
     u->seeds = j->seeds;
     u->depth = j->exits[exit];
     u->band_level = 0.95;
     snd_spec_each(j->spec, snd_run_put, u);
+    if (!j->spec->init_text && !j->spec->formula->init) snd_run_put(u, "init", snd_nn_base_kind(j->spec), false);
     snd_buf b = {0};
     snd_spec_print_yaml(j->spec, &b);
     if (b.s && !b.failed) u->spec_yaml = snd_record_text(j->rec, "%s", b.s);
@@ -497,13 +498,6 @@ static sonde_status run_job(job *j, const snd_spec *spec, const int *exits, int 
     return s;
 }
 
-// A copy of the spec at another depth.
-static snd_spec at_depth(const snd_spec *s, int64_t layers) {
-    snd_spec t = *s;
-    t.layers = t.encoder_layers = t.decoder_layers = layers;
-    return t;
-}
-
 static void sort_depths(int *d, int *n) { // ascending, each once
     for (int i = 1; i < *n; i++)
         for (int k = i; k > 0 && d[k] < d[k - 1]; k--) {
@@ -529,11 +523,11 @@ static sonde_status run_all(job *j, const snd_spec *spec) {
     sort_depths(d, &n);
     j->sparse = true;
     if (depth_free(spec)) {
-        const snd_spec deepest = at_depth(spec, d[n - 1]);
+        const snd_spec deepest = snd_lab_at_depth(spec, d[n - 1]);
         return run_job(j, &deepest, d, n);
     }
     for (int i = 0; i < n; i++) {
-        const snd_spec one = at_depth(spec, d[i]);
+        const snd_spec one = snd_lab_at_depth(spec, d[i]);
         SND_TRY(run_job(j, &one, &d[i], 1));
     }
     return SONDE_OK;
@@ -542,7 +536,7 @@ static sonde_status run_all(job *j, const snd_spec *spec) {
 static sonde_status start(job *j, snd_record *r, const snd_spec *spec, const char *label, const snd_measure_opts *o,
                           bool measure) {
     *j = (job){.rec = r, .label = label, .o = *o, .measure = measure};
-    if (!j->o.rows) j->o.rows = 64;
+    if (!j->o.rows) j->o.rows = SND_DEFAULT_ROWS;
     if (j->o.scale == 0) j->o.scale = 1;
     if (j->o.dtype == SND_DT_NONE) j->o.dtype = SND_F32;
     if (j->o.bands == SND_BANDS_INVALID) j->o.bands = measure ? SND_BANDS_SIMULATED : SND_BANDS_THEORY;

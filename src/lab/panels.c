@@ -28,14 +28,6 @@ static snd_measure_opts base_opts(const show *s) {
                               .max_memory = s->o->max_memory};
 }
 
-static sonde_status judge(show *s, const snd_spec *spec, int first, int64_t rows) {
-    snd_description *d;
-    const snd_rules_opts o = {.rows = rows};
-    SND_TRY(snd_describe(s->rec->arena, spec, &d));
-    for (int i = first; i < s->rec->n_runs; i++) SND_TRY(snd_rules_run(spec, d, s->rec->runs[i], &o));
-    return SONDE_OK;
-}
-
 // ---- the slides' nets: two-matrix block, every layer of one depth ----------------------------------------------------------------
 
 static const struct {
@@ -71,7 +63,7 @@ static sonde_status measure_slides(show *s) {
         o.no_params = true;
         const int first = s->rec->n_runs;
         SND_TRY(snd_lab_measure(s->rec, spec, SLIDES[i].label, &o));
-        SND_TRY(judge(s, spec, first, o.rows));
+        SND_TRY(snd_lab_judge(s->rec, spec, first, o.rows));
     }
     return SONDE_OK;
 }
