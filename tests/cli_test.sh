@@ -46,6 +46,7 @@ try 0 version; out "sonde "
 try 0 version --json; json
 try 0 help keys; out "layers"; out "width"
 try 0 help options; out "--seeds"
+try 0 help formula; out "F(x)/sqrt(l)"; out "scalar(v)"
 for verb in $("$bin" help | sed -n '/^Verbs/,/^$/s/^  \([a-z]*\) .*/\1/p'); do
     try 0 "$verb" --help; out "Usage: sonde $verb"; out "Examples"; no_err
     try 0 help "$verb"; out "Usage: sonde $verb"
@@ -82,6 +83,24 @@ if "$bin" predict --help >/dev/null 2>&1; then
     try 2 predict pre --json --csv; err "exclude"
     try 2 predict 'x = x + F(gelo(x))'; err "gelu"; no_out
     try 2 predict 'x = x + F(N(x)' ; err ")"; no_out
+    # what papers write, and what a newcomer types
+    try 2 predict 'x_{l+1} = x_l + F(x_l)'; err "column 3"; err "no TeX"
+    try 2 predict 'x_l = x_l + F(x)'; err "the stream is x in every layer"
+    try 2 predict 'x = LayerNorm(x + F(x))'; err "did you mean 'LN'?"
+    try 2 predict 'x = x + FFN(x)'; err "did you mean 'F' or 'M'?"
+    try 2 predict 'x = x + G(x)'; err "sonde help formula"
+    try 2 predict 'x = x + 2F(x)'; err "column 10"; err "'*'"
+    try 2 predict 'x := x + F(x)'; err "found ':='"
+    try 2 predict 'x = x + αF(x)'; err "character 'α'; expected"
+    try 2 predict 'x = x/(l - 2) + F(x)' layers=4; err "division by a constant that is 0"
+    try 2 predict 'layer: x = x + F(x)'; err "write 'each: ...'"
+    try 2 predict 'x + F(N(x))'; err "says what it assigns"
+    try 2 predict pre block='W(relu(W(u, k)), d)'; err "a block knows its input u"
+    try 2 predict pre --depht 3; err "did you mean --depths?"
+    try 3 predict gpt2; err "family transformer"
+    try 0 predict 'y = LN(x + F(x))' layers=2; out "idle-layers"; out "y is forgotten"
+    try 0 predict 'x = log(x) + F(x)' layers=2; out "theory-lost at layers.0.x"
+    try 0 predict --wirings pre,post layers=2; out "post"
     # ---- results
     try 0 predict pre layers=4 width=32; out "layer"; out "F(N(x))"
     try 0 predict pre layers=4 width=32 --json; json; out '"sonde.predict/1"'; no_err

@@ -49,9 +49,9 @@ void snd_help_top(snd_cli *c) {
     head(c, &b, "Verbs");
     for (int i = 0; i < snd_verb_count(); i++) entry(c, &b, snd_verb_at(i)->name, snd_verb_at(i)->summary, 13);
     head(c, &b, "SPEC");
-    snd_buf_put(&b,
-                "  a YAML file, a preset (sonde models), a wiring (sonde wirings) or a formula: 'x = x + F(N(x))'.\n"
-                "  key=value after it sets model keys (sonde help keys): layers=64 width=512 norm=rms\n");
+    snd_buf_put(
+        &b, "  a YAML file, a preset (sonde models), a wiring (sonde wirings) or a formula (sonde help formula)\n"
+            "  such as 'x = x + F(N(x))'; key=value after it sets model keys (sonde help keys): layers=64 norm=rms\n");
     head(c, &b, "Examples");
     for (int i = 0; i < snd_verb_count(); i++) first_example(&b, snd_verb_at(i));
     snd_buf_put(&b, "\n'sonde help VERB' or 'sonde VERB --help' says more. --version prints the version.\n"
@@ -79,8 +79,8 @@ void snd_help_verb(snd_cli *c, const snd_verb *v) {
     snd_buf_printf(&b, "sonde %s: %s\n\nUsage: sonde %s %s\n", v->name, v->summary, v->name, v->usage);
     if (v->operands == SND_OPS_SPEC)
         snd_buf_put(&b,
-                    "\nSPEC is a YAML file, a preset (sonde models), a wiring (sonde wirings) or a formula in quotes;\n"
-                    "key=value sets model keys (sonde help keys).\n");
+                    "\nSPEC is a YAML file, a preset (sonde models), a wiring (sonde wirings) or a formula in quotes\n"
+                    "(sonde help formula); key=value sets model keys (sonde help keys).\n");
     head(c, &b, "Options");
     for (int i = 0; i < snd_opt_count(); i++)
         if (snd_opt_applies(snd_opt_at(i), v->name)) option_entry(c, &b, snd_opt_at(i), 26);
@@ -99,6 +99,38 @@ void snd_help_options(snd_cli *c) {
         option_entry(c, &b, o, 26);
         if (strcmp(o->verbs, "*") != 0) snd_buf_printf(&b, "%26s(%.*s)\n", "", (int)strlen(o->verbs) - 2, o->verbs + 1);
     }
+    snd_put(c, &b);
+    snd_buf_free(&b);
+}
+
+static const char *const formula_rows[][2] = {
+    {"x = x + F(N(x))", "one statement; ';' or a new line between two, # begins a comment"},
+    {"in:", "once before the layers (further streams are named here: in: y = x)"},
+    {"each:", "once per sublayer of every layer; in an mlp once per layer. A formula that calls F needs no label"},
+    {"layer:", "once per layer, sublayers by name"},
+    {"out:", "once after the layers"},
+    {"init:", "how parameters start: init: xavier; down *= 1/sqrt(2*L)"},
+    {"x", "the stream, in every layer; other names live as long as their section (those of in: for all layers)"},
+    {"l L s S d n pi e", "layer from 1, layers, sublayer from 1, sublayers, width, hidden width: all constants, as in "
+                         "F(x)/sqrt(l) or L > 24 ? 0.5 : 1"},
+    {"F A C M", "the block of each:; by name in layer: attention, cross-attention, feed-forward (an mlp has M only)"},
+    {"N N0", "the model's norm (key norm), with and without gain and bias; every place where N stands has its own"},
+    {"LN RMS BN SN DYT DERF", "a norm of that kind; arguments eps=, gain="},
+    {"W(u) W(u, out)", "a fresh linear map; gain=g draws variance g/fan_in, bias=1, zero=1"},
+    {"scalar(v) vector(v)", "a learned number or vector that starts at v"},
+    {"relu gelu gelu_tanh silu tanh", "elementwise, as are sigmoid erf exp softplus sqrt log abs min max"},
+    {"unit(u) rms(u) dot(u, v)", "per row"},
+    {"stop(u) drop(u) droppath(u)", "no gradient; dropout; branch dropout"},
+    {"depthmix(u) depthattn(u)", "learned mixes of all earlier values"},
+    {"conv shortcut pool", "convnets"},
+    {"block='W(relu(W(u, n)), d)'", "key: what F does in an mlp, an expression over u"}};
+
+void snd_help_formula(snd_cli *c) {
+    snd_buf b = {0};
+    snd_buf_put(&b,
+                "A formula says how the blocks join the residual stream. The whole language: docs/formulas.md.\n\n");
+    for (size_t i = 0; i < sizeof formula_rows / sizeof *formula_rows; i++)
+        entry(c, &b, formula_rows[i][0], formula_rows[i][1], 34);
     snd_put(c, &b);
     snd_buf_free(&b);
 }

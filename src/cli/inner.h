@@ -31,6 +31,7 @@ void snd_terminal_init(snd_cli *c);
 /// Help texts, to stdout.
 void snd_help_top(snd_cli *c);
 void snd_help_verb(snd_cli *c, const snd_verb *v);
+void snd_help_formula(snd_cli *c);
 void snd_help_keys(snd_cli *c);
 void snd_help_options(snd_cli *c);
 

@@ -106,9 +106,16 @@ static void lex_punct(parser *q) {
             q->t.n = 2;
             return;
         }
+    if (q->p[0] == ':' && q->p[1] == '=') {
+        fail_at(q, q->line, q->col, "found ':='; expected '=': a statement is name = expression");
+        return;
+    }
     if (!strchr("()+-*/%^<>=?:,;", *q->p)) {
-        fail_at(q, q->line, q->col, "unexpected character '%.*s'; expected a name, a number, '(' or an operator",
-                (int)((unsigned char)*q->p < 0x80 ? 1 : strcspn(q->p, " \n\t")), q->p);
+        int n = 1; // bytes of the character
+        while (((unsigned char)q->p[n] & 0xC0) == 0x80) n++;
+        fail_at(q, q->line, q->col, "unexpected character '%.*s'; expected a name, a number, '(' or an operator%s", n,
+                q->p,
+                strchr("{}\\$", *q->p) ? "; no TeX: the stream is x in every layer, l is the layer's number" : "");
         return;
     }
     q->t.op = *q->p;
@@ -404,7 +411,7 @@ static void refuse_unknown_label(parser *q) {
     if (q->t.kind != T_NAME || is_label(&q->t)) return;
     const char *p = q->p;
     while (*p == ' ' || *p == '\t') p++;
-    if (*p != ':') return;
+    if (*p != ':' || p[1] == '=') return;
     char word[32];
     snprintf(word, sizeof word, "%.*s", (int)(q->t.n > 31 ? 31 : q->t.n), q->t.s);
     const char *near = snd_nearest(word, LABELS, 5);
@@ -429,7 +436,10 @@ static snd_stmt *parse_stmt(parser *q) {
     if (q->failed || !eat(q, '=', "'=': a statement is name = expression")) return NULL;
     s->x = parse_expr(q);
     if (!q->failed) refuse_unknown_label(q);
-    if (!q->failed && !at_end_of_stmt(q)) expected(q, "an operator, ';', a new line or a section");
+    const bool factor = q->t.kind == T_NAME || q->t.kind == T_NUM || at(q, '(');
+    if (!q->failed && !at_end_of_stmt(q))
+        expected(q, factor ? "an operator (a product is written with '*'), ';', a new line or a section"
+                           : "an operator, ';', a new line or a section");
     return q->failed ? NULL : s;
 }
 

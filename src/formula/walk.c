@@ -160,8 +160,10 @@ static sonde_status unassigned(walker *w, const snd_expr *x) {
     if ((!strcmp(x->name, "l") || !strcmp(x->name, "s")) && w->layer < 0)
         FAIL_AT(x, SONDE_ENAME, "'%s' does not exist in in: and out:, which belong to no layer", x->name);
     const char *near = snd_nearest(x->name, known, n);
-    FAIL_AT(x, SONDE_ENAME, "'%s' is read but nothing assigned it%s%s%s", x->name, near ? "; did you mean '" : "",
-            near ? near : "", near ? "'?" : "");
+    if (near) FAIL_AT(x, SONDE_ENAME, "'%s' is read but nothing assigned it; did you mean '%s'?", x->name, near);
+    FAIL_AT(x, SONDE_ENAME, "'%s' is read but nothing assigned it; %s", x->name,
+            w->in_block ? "a block knows its input u and constants (n, d, l, L)"
+                        : "the stream is x in every layer, without a subscript");
 }
 
 static sonde_status eval_name(walker *w, const snd_expr *x, snd_val *out) {
@@ -262,6 +264,8 @@ static sonde_status eval_binary(walker *w, const snd_expr *x, snd_val *out) {
     SND_TRY(eval(w, x->a, &a));
     SND_TRY(eval(w, x->b, &b));
     if (is_const(&a) && is_const(&b)) return fold(x, snd_const_binary(x->op, a.num, b.num), a.uses_S || b.uses_S, out);
+    if (x->op == '/' && is_const(&b) && b.num == 0)
+        FAIL_AT(x, SONDE_ERANGE, "division by a constant that is 0%s", w->layer >= 0 ? " in this layer" : "");
     const char sign[2] = {x->op, 0};
     switch (x->op) {
     case '+': return combine(w, x, SND_BIN_ADD, sign, a, b, out);
@@ -623,7 +627,7 @@ static sonde_status check_sublayer(walker *w, const snd_expr *x) {
         FAIL_AT(x, SONDE_ETYPE, "%s can't be called inside the block, which is itself the sublayer", x->name);
     if (f == 'F') {
         if (w->sec != SND_SEC_EACH)
-            FAIL_AT(x, SONDE_ETYPE, "F belongs to each:, not to %s; in layer: call %s by name",
+            FAIL_AT(x, SONDE_ETYPE, "F belongs to each:, not to %s; write 'each: ...', or in layer: call %s by name",
                     w->sec == SND_SEC_IN    ? "in:"
                     : w->sec == SND_SEC_OUT ? "out:"
                                             : "layer:",
@@ -803,14 +807,49 @@ static const struct fn_row {
            {"pool", call_pool}};
 enum { N_FNS = sizeof FNS / sizeof *FNS };
 
+// What other notations call these functions.
+static const struct {
+    const char *theirs, *ours;
+} SYNONYMS[] = {{"LayerNorm", "LN"},
+                {"RMSNorm", "RMS"},
+                {"BatchNorm", "BN"},
+                {"ScaleNorm", "SN"},
+                {"DyT", "DYT"},
+                {"Norm", "N"},
+                {"SubLayer", "F"},
+                {"Block", "F"},
+                {"FFN", "F' or 'M"},
+                {"MLP", "F' or 'M"},
+                {"LayerNormalization", "LN"},
+                {"Attention", "A"},
+                {"Attn", "A"},
+                {"MHA", "A"},
+                {"SelfAttention", "A"},
+                {"Linear", "W"},
+                {"swish", "silu"},
+                {"sigma", "sigmoid"},
+                {"ln", "log"},
+                {"detach", "stop"},
+                {"sg", "stop"}};
+
+static const char *synonym(const char *name) {
+    const int n = sizeof SYNONYMS / sizeof *SYNONYMS;
+    const char *theirs[sizeof SYNONYMS / sizeof *SYNONYMS];
+    for (int i = 0; i < n; i++) theirs[i] = SYNONYMS[i].theirs;
+    const char *near = snd_nearest(name, theirs, n);
+    for (int i = 0; near && i < n; i++)
+        if (theirs[i] == near) return SYNONYMS[i].ours;
+    return NULL;
+}
+
 static sonde_status unknown_function(const snd_expr *x) {
     const char *names[N_FNS + SND_FN_COUNT];
     int n = 0;
     for (int i = 0; i < N_FNS; i++) names[n++] = FNS[i].name;
     for (int f = SND_FN_RELU; f < SND_FN_NEG; f++) names[n++] = snd_fn_name((snd_fn)f);
-    const char *near = snd_nearest(x->name, names, n);
-    FAIL_AT(x, SONDE_ENAME, "unknown function '%s'%s%s%s", x->name, near ? "; did you mean '" : "", near ? near : "",
-            near ? "'?" : "");
+    const char *other = synonym(x->name), *near = other ? other : snd_nearest(x->name, names, n);
+    if (near) FAIL_AT(x, SONDE_ENAME, "unknown function '%s'; did you mean '%s'?", x->name, near);
+    FAIL_AT(x, SONDE_ENAME, "unknown function '%s'; 'sonde help formula' lists them", x->name);
 }
 
 static sonde_status eval_call(walker *w, const snd_expr *x, snd_val *out) {

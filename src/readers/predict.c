@@ -448,8 +448,9 @@ static sonde_status evaluate(snd_prediction *p, const snd_predict_opts *o) {
 
 sonde_status snd_predict(snd_arena *a, const snd_spec *spec, const snd_predict_opts *o, snd_prediction **out) {
     SND_FAIL_IF(spec->family != SND_FAM_MLP, SONDE_EUNSUPPORTED,
-                "predict: theory of this build covers the mlp family only");
-    SND_FAIL_IF(o->rows < 1, SONDE_ERANGE, "predict: %lld examples; at least 1", (long long)o->rows);
+                "family %s: theory of this build covers the mlp family; other specs can be described only",
+                snd_family_name(spec->family));
+    SND_FAIL_IF(o->rows < 1, SONDE_ERANGE, "%lld examples; theory needs at least 1", (long long)o->rows);
     snd_prediction *p;
     SND_NEW(a, p, 1);
     p->arena = a;
