@@ -68,7 +68,7 @@ typedef struct snd_run {         // one model at one depth
     const char *label;           // "pre": equal labels at several depths are one curve
     const char *formula;         // the first thing every result shows
     const char *input;           // "64 x 256, iid N(0,1)"; NULL: none
-    const char *dtype;           // "f32"; NULL for theory
+    const char *dtype;           // "f32"; predict: of the bands
     const char *spec_yaml;       // resolved spec as YAML; NULL: not known
     uint64_t seed; int seeds;
     int64_t depth;               // layers
