@@ -16,7 +16,7 @@
 typedef int32_t snd_id;      // a value; 0 is invalid
 
 // Every value is (buffer, exponent): the number is buffer * 2^e. An op computes on buffers and does the exponents'
-// arithmetic; results whose largest absolute value leaves [2^-48, 2^48] (f32; 2^+-400 in f64) are renormalised by an
+// arithmetic; results whose largest absolute value leaves [2^-48, 2^48] (f32; 2^+-200 in f64: fourth powers still fit) are renormalised by an
 // exact power of two. So q = 1e116 fits f32. Within the range e stays 0 and bits are those of plain arithmetic.
 typedef enum snd_vrole { SND_R_NONE, SND_R_INPUT, SND_R_PARAM, SND_R_NODE } snd_vrole;
 

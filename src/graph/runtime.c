@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 int snd_safe_bits(snd_dtype t) {
-    return t == SND_F64 ? 400 : 48;
+    return t == SND_F64 ? 200 : 48;
 }
 
 int64_t snd_clamp_e(int64_t e) {

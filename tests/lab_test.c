@@ -1,0 +1,187 @@
+// The lab: a depth sweep is the same nets as single depths; seeds and threads; bands hold the mean; time limits; the
+// closed forms of the lecture within their bands; the one-matrix net's growth.
+#include "lab/lab.h"
+
+#include "check.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct env {
+    snd_arena *a;
+    snd_record *r;
+} env;
+
+static env start(void) {
+    env e = {.a = snd_arena_create()};
+    e.r = snd_record_create(e.a, SND_REC_MEASURE);
+    assert_non_null(e.r);
+    return e;
+}
+
+static const snd_spec *load(const env *e, const char *text, const char *const *over, int n) {
+    snd_spec *s;
+    CHECK_OK(snd_spec_load(e->a, text, over, n, &s));
+    return s;
+}
+
+static const snd_metric *metric(const snd_run *u, const char *value, const char *name) {
+    const snd_rvalue *v = snd_run_find(u, value);
+    if (!v) fail_msg("no value %s", value);
+    const snd_metric *m = snd_value_find(v, name);
+    if (!m) fail_msg("no %s at %s", name, value);
+    return m;
+}
+
+static void sweep_equals_single_depths(void **state) {
+    (void)state;
+    const env e = start();
+    const char *over[] = {"width=48", "layers=9", "inputs=20", "outputs=4"};
+    const int64_t depths[] = {9, 3};
+    const char *const formulas[] = {
+        "pre", "in: y = x  each: o = F(x + N(y)); x = N(x + o); y = y + o  out: x = x + N(y)", "scaled-by-depth",
+        "layer: x = depthmix(x)  each: x = x + F(N(x))  out: x = W(N(x))"};
+    for (size_t f = 0; f < sizeof formulas / sizeof *formulas; f++) {
+        const int first = e.r->n_runs;
+        snd_measure_opts o = {
+            .rows = 8, .seeds = 2, .bands = SND_BANDS_NONE, .dtype = SND_F64, .depths = depths, .n_depths = 2};
+        CHECK_OK(snd_lab_measure(e.r, load(&e, formulas[f], over, 4), "sweep", &o));
+        assert_int_equal(e.r->n_runs, first + 2);
+        assert_int_equal(e.r->runs[first]->depth, 3); // ascending
+        for (int i = 0; i < 2; i++) {
+            const snd_run *swept = e.r->runs[first + i];
+            char layers[32], last[32];
+            snprintf(layers, sizeof layers, "layers=%d", (int)swept->depth);
+            snprintf(last, sizeof last, "layers.%d.x", (int)swept->depth - 1);
+            const char *single[] = {"width=48", layers, "inputs=20", "outputs=4"};
+            o.depths = NULL, o.n_depths = 0;
+            CHECK_OK(snd_lab_measure(e.r, load(&e, formulas[f], single, 4), "single", &o));
+            const snd_run *one = e.r->runs[e.r->n_runs - 1];
+            CHECK_CLOSE(metric(swept, last, "q")->mean, metric(one, last, "q")->mean, 1e-12);
+            CHECK_CLOSE(metric(swept, "out.x", "q")->mean, metric(one, "out.x", "q")->mean, 1e-12);
+            CHECK_CLOSE(metric(swept, "out.x", "cos")->mean, metric(one, "out.x", "cos")->mean, 1e-12);
+            CHECK_CLOSE(metric(swept, "in.x", "gq")->mean, metric(one, "in.x", "gq")->mean, 1e-12);
+            CHECK_CLOSE(metric(swept, last, "gq")->mean, metric(one, last, "gq")->mean, 1e-12);
+        }
+    }
+    snd_arena_destroy(e.a);
+}
+
+static void threads_change_no_bit(void **state) {
+    (void)state;
+    snd_buf text[3] = {{0}, {0}, {0}};
+    for (int t = 0; t < 3; t++) {
+        const env e = start();
+        const char *over[] = {"width=65", "layers=5"};
+        const snd_measure_opts o = {.rows = 33, .seeds = 3, .threads = t + 1, .band_runs = 8};
+        CHECK_OK(snd_lab_measure(e.r, load(&e, "post", over, 2), "post", &o));
+        snd_record_json(e.r, &text[t]);
+        snd_arena_destroy(e.a);
+    }
+    assert_string_equal(text[0].s, text[1].s);
+    assert_string_equal(text[0].s, text[2].s);
+    for (int t = 0; t < 3; t++) snd_buf_free(&text[t]);
+}
+
+// Share of layers whose seed mean lies in its 95 % band, over q, cos and gq of several wirings: far from it only if
+// theory or bands break.
+static void bands_hold_the_means(void **state) {
+    (void)state;
+    const env e = start();
+    const char *over[] = {"width=96", "layers=24"};
+    const char *const wirings[] = {"residual", "pre", "post", "scaled-by-depth", "each: x = x + tanh(W(x))*F(N(x))"};
+    static const char *const names[] = {"q", "cos", "gq"};
+    int inside = 0, all = 0, far = 0;
+    for (size_t w = 0; w < sizeof wirings / sizeof *wirings; w++) {
+        const snd_measure_opts o = {.rows = 16, .seeds = 6, .no_params = true, .seed = 100};
+        CHECK_OK(snd_lab_measure(e.r, load(&e, wirings[w], over, 2), wirings[w], &o));
+        const snd_run *u = e.r->runs[e.r->n_runs - 1];
+        for (int l = 0; l < 24; l++)
+            for (int k = 0; k < 3; k++) {
+                char name[32];
+                snprintf(name, sizeof name, "layers.%d.x", l);
+                const snd_metric *m = metric(u, name, names[k]);
+                assert_true(m->lo <= m->hi);
+                all++;
+                inside += m->mean >= m->lo && m->mean <= m->hi;
+                far += !(m->mean >= m->lo999 && m->mean <= m->hi999);
+            }
+    }
+    if (inside < 0.8 * all) fail_msg("%d of %d means are inside their 95 %% band", inside, all);
+    if (far > 0.06 * all) fail_msg("%d of %d means are outside their 99.9 %% band", far, all);
+    snd_arena_destroy(e.a);
+}
+
+// x + relu(W x) grows by 2.904 a block, and so does, from the gradient's coherent part, the gradient's energy.
+static void one_matrix_growth(void **state) {
+    (void)state;
+    const env e = start();
+    const char *over[] = {"width=256", "layers=48", "block=one-matrix"};
+    const snd_measure_opts o = {.rows = 16, .seeds = 4, .no_params = true, .bands = SND_BANDS_NONE};
+    CHECK_OK(snd_lab_measure(e.r, load(&e, "residual", over, 3), "residual", &o));
+    const snd_run *u = e.r->runs[0];
+    const double per = (metric(u, "layers.47.x", "q")->mean - metric(u, "layers.15.x", "q")->mean) / 32;
+    CHECK_CLOSE(pow(10, per), 2.904, 0.12);
+    const double back = (metric(u, "in.x", "gq")->mean - metric(u, "layers.19.x", "gq")->mean) / 20;
+    CHECK_CLOSE(pow(10, back), 2.904, 0.25);
+    CHECK_CLOSE(metric(u, "layers.47.x", "q")->predicted - metric(u, "layers.46.x", "q")->predicted, log10(2.9041),
+                1e-3);
+    snd_arena_destroy(e.a);
+}
+
+static void nothing_overflows(void **state) {
+    (void)state;
+    const env e = start();
+    const char *over[] = {"width=32", "layers=700", "block=one-matrix"};
+    double q[2];
+    for (int t = 0; t < 2; t++) {
+        const snd_measure_opts o = {
+            .rows = 4, .seeds = 1, .no_params = true, .bands = SND_BANDS_NONE, .dtype = t ? SND_F64 : SND_F32};
+        CHECK_OK(snd_lab_measure(e.r, load(&e, "residual", over, 3), "deep", &o));
+        const snd_run *u = e.r->runs[t];
+        assert_int_equal(u->nonfinite, 0);
+        q[t] = metric(u, "out.x", "q")->mean;
+        assert_true(q[t] > 280); // far beyond f32's 38
+    }
+    CHECK_CLOSE(q[0], q[1], 0.01);
+    snd_arena_destroy(e.a);
+}
+
+static void a_time_limit_is_kept(void **state) {
+    (void)state;
+    const env e = start();
+    const char *over[] = {"width=128", "layers=32"};
+    const snd_measure_opts o = {.seeds = 100000, .time_limit = 0.5};
+    const double t0 = snd_now();
+    CHECK_OK(snd_lab_measure(e.r, load(&e, "pre", over, 2), "pre", &o));
+    assert_true(snd_now() - t0 < 30); // generous: machines are shared
+    assert_true(e.r->runs[0]->seeds < 100000);
+    assert_true(e.r->n_notes > 0);
+    snd_arena_destroy(e.a);
+}
+
+static void what_cannot_be_is_refused(void **state) {
+    (void)state;
+    const env e = start();
+    const char *over[] = {"width=16", "layers=2"};
+    snd_measure_opts o = {.loss = true};
+    CHECK_STATUS(snd_lab_measure(e.r, load(&e, "pre", over, 2), "pre", &o), SONDE_EUSAGE);
+    o = (snd_measure_opts){.max_memory = 1000};
+    CHECK_STATUS(snd_lab_measure(e.r, load(&e, "pre", over, 2), "pre", &o), SONDE_ERANGE);
+    o = (snd_measure_opts){.dtype = SND_BF16};
+    CHECK_STATUS(snd_lab_measure(e.r, load(&e, "pre", over, 2), "pre", &o), SONDE_EUNSUPPORTED);
+    const char *panel = "plots-varianec";
+    const snd_demo_opts d = {.quick = true};
+    CHECK_STATUS(snd_lab_demo(e.r, &panel, 1, &d), SONDE_ENAME);
+    assert_non_null(strstr(sonde_error_message(), "plots-variance"));
+    snd_arena_destroy(e.a);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sweep_equals_single_depths), cmocka_unit_test(threads_change_no_bit),
+        cmocka_unit_test(bands_hold_the_means),       cmocka_unit_test(one_matrix_growth),
+        cmocka_unit_test(nothing_overflows),          cmocka_unit_test(a_time_limit_is_kept),
+        cmocka_unit_test(what_cannot_be_is_refused)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
