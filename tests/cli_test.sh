@@ -176,6 +176,13 @@ try 2 $run --taps layers.0.F.oot; err "did you mean 'layers.0.F.out'?"
 try 2 $run --taps grad.layers.0.F.out; err "--backward"
 try 2 $run --backward --taps grad.layers.0.F.oot; err "did you mean 'grad.layers.0.F.out'?"
 try 0 $run --dtype bf16; no_out
+# whose fault it is: a file's own formula or tensors (3), or a word on the command line (2)
+printf 'model:\n  family: mlp\n  wiring: "each: x = x + G(x)"\n' >bad.yaml
+try 3 run bad.yaml layers=3 --input $g/input.safetensors --output o.safetensors; err "'G'"
+try 2 run bad.yaml "wiring=each: x = H(x)" --input $g/input.safetensors --output o.safetensors; err "'H'"
+try 3 run pre layers=2 width=12 inputs=7 outputs=5 --weights $g/input.safetensors --input $g/input.safetensors --output o.safetensors; err "missing"
+try 3 run pre layers=2 width=12 inputs=8 --input $g/input.safetensors --output o.safetensors; err "[6, 7]"
+try 2 $run --max-memory 1; err "--max-memory"
 try 0 $run --backward --taps grad.head.weight,layers.0.F.out,no.such.*
 
 echo "cli_test: $n runs, $fails failures"

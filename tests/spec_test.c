@@ -159,7 +159,9 @@ static void knows_who_said_it(void **state) {
     assert_string_equal(s->source, "gpt2");
     assert_string_equal(s->wiring_key, "pre");
     assert_string_equal(s->title, "GPT-2 small (124M)");
-    CHECK_OK(load(a, "gpt2", "width=1536", &s));
+    CHECK_OK(load(a, "gpt2", "width=1536", &s)); // the formula is still the preset's
+    assert_false(s->from_command_line);
+    CHECK_OK(load(a, "gpt2", "wiring=post", &s));
     assert_true(s->from_command_line);
     CHECK_OK(load(a, "pre", "", &s));
     assert_true(s->from_command_line);

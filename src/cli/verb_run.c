@@ -21,7 +21,7 @@ sonde_status snd_verb_run(snd_cli *c) {
     snd_run_result r;
     const sonde_status s = snd_lab_run(c->arena, spec, &o, &r);
     // what a file holds is the file's fault; a bad wiring is where the spec says
-    c->file_at_fault = s == SONDE_EINPUT || s == SONDE_EIO;
+    c->file_at_fault = r.file_at_fault || s == SONDE_EINPUT || s == SONDE_EIO;
     SND_TRY(s);
     if (r.n_nonfinite)
         snd_note(c, "%lld values are not finite, the first in %s; they are written as they are",

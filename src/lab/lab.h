@@ -24,7 +24,11 @@ typedef struct snd_run_opts {
     const snd_stop *stop;
 } snd_run_opts;
 
-typedef struct snd_run_result { int64_t n_written, n_nonfinite; const char *first_nonfinite; } snd_run_result;
+typedef struct snd_run_result {
+    int64_t n_written, n_nonfinite;
+    const char *first_nonfinite;
+    bool file_at_fault;        // after an error: what weights or input hold does not fit
+} snd_run_result;
 
 /// Reads the files, computes, writes output. Nothing is written after an error. Non-finite results are written as they
 /// are and counted. A pattern in taps that matches nothing is an error.

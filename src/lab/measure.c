@@ -187,6 +187,13 @@ static void set_band(const job *j, const law *l, bool log, snd_metric *m) {
     if (m->measured && isfinite(m->mean)) m->z = (m->mean - l->centre) / sd;
 }
 
+// At infinite width examples of one kind are equally long, and the variance over the batch comes from their angles alone.
+// At finite width their lengths differ as well, and in a deep residual net that soon is all of it. A limit is a mean, so
+// it can lie above what is typical but not below: when it does, it has nothing to say.
+static bool limit_misses(const char *metric, const snd_metric *m) {
+    return !strcmp(metric, "bvar") && m->predicted < m->lo;
+}
+
 static void fill_cell(job *j, snd_run *u, snd_rvalue *v, int index) {
     const snd_cell_spec *c = &j->probe->cells[index];
     const snd_metric_row *row = snd_metric_at(c->metric);
@@ -210,6 +217,7 @@ static void fill_cell(job *j, snd_run *u, snd_rvalue *v, int index) {
     if (sim.known && (!has || p.approx)) m->predicted = sim.centre;
     const law th = has ? theory_law(&p, row->log) : (law){0};
     set_band(j, sim.known ? &sim : &th, row->log, m);
+    if (sim.known && limit_misses(row->name, m)) m->predicted = sim.centre;
 }
 
 // ---- summary ------------------------------------------------------------------------------------------------------------------------
@@ -400,7 +408,7 @@ static sonde_status fill_theory(job *j) {
 
 static sonde_status check_memory(const job *j) {
     const size_t need = snd_probe_bytes(j->probe);
-    SND_FAIL_IF(j->measure && j->o.max_memory && need > j->o.max_memory, SONDE_ERANGE,
+    SND_FAIL_IF(j->measure && j->o.max_memory && need > j->o.max_memory, SONDE_EUSAGE,
                 "--max-memory is %zu MiB; one run needs %zu MiB (give a smaller --batch, width or depth)",
                 j->o.max_memory >> 20, need >> 20);
     return SONDE_OK;
@@ -545,7 +553,7 @@ static sonde_status start(job *j, snd_record *r, const snd_spec *spec, const cha
     SND_FAIL_IF(spec->layers < 1 && !j->o.n_depths, SONDE_ERANGE, "layers is %lld; measuring needs at least 1",
                 (long long)spec->layers);
     SND_FAIL_IF(j->o.loss && spec->outputs < 1, SONDE_EUSAGE, "--loss needs a head; give outputs=CLASSES");
-    SND_FAIL_IF(j->o.dtype != SND_F32 && j->o.dtype != SND_F64, SONDE_EUNSUPPORTED,
+    SND_FAIL_IF(j->o.dtype != SND_F32 && j->o.dtype != SND_F64, SONDE_EUSAGE,
                 "--dtype %s: the mlp family is measured in f32 and f64", snd_dtype_name(j->o.dtype));
     return SONDE_OK;
 }

@@ -287,8 +287,8 @@ static sonde_status compute(job *j) {
     (void)snd_g_fuse(j->m->g, keep, j->n_outs);
     SND_TRY(snd_plan_make(j->arena, g, keep, j->n_outs, &plan));
     const size_t need = snd_plan_bytes(plan) + snd_plan_param_bytes(plan);
-    SND_FAIL_IF(j->o->max_memory && need > j->o->max_memory, SONDE_ERANGE,
-                "--max-memory is %zu MiB; this run needs %zu MiB", j->o->max_memory >> 20, need >> 20);
+    SND_FAIL_IF(j->o->max_memory && need > j->o->max_memory, SONDE_EUSAGE,
+                "--max-memory is %zu KiB; this run needs %zu KiB", j->o->max_memory >> 10, need >> 10);
     SND_TRY(snd_source_resident(g, j->o->seed, j->o->threads, &j->source));
     SND_TRY(load_weights(j));
     const snd_exec_opts eo = {.threads = j->o->threads, .seed = j->o->seed, .stop = j->o->stop};
@@ -329,6 +329,7 @@ static sonde_status run(job *j, snd_run_result *r) {
     const snd_dtype dtype = j->o->dtype == SND_BF16 ? SND_F32 : j->o->dtype;
     const snd_build spec_only = {.dtype = dtype, .rows = 2};
     SND_TRY(snd_model_build(j->arena, j->spec, &spec_only, &j->m)); // the wiring's own errors come before the inputs'
+    r->file_at_fault = true;
     SND_TRY(input_rows(j, &rows));
     SND_TRY(refuse_unknown_inputs(j));
     const snd_tensor *targets = given(j, "targets");
@@ -341,6 +342,7 @@ static sonde_status run(job *j, snd_run_result *r) {
     if (j->weights) SND_TRY(check_weights(j));
     snd_id of;
     SND_TRY(find_dy(j, &of));
+    r->file_at_fault = false;
     SND_TRY(ask(j, of));
     SND_TRY(compute(j));
     snd_tensor *t;

@@ -426,6 +426,8 @@ sonde_status snd_spec_resolve(snd_spec *s, const snd_raw *raw) {
     s->consts = r.env;
     s->n_consts = r.n_env;
     SND_TRY(check_objective(&r));
+    // from here on what can still be wrong is the formula: a file's own one stays the file's fault beside overrides
+    s->from_command_line = raw[SND_KEY_wiring].cli || raw[SND_KEY_block].cli || raw[SND_KEY_family].cli;
     return s->family == SND_FAM_TRANSFORMER ? check_positions(&r) : SONDE_OK;
 }
 

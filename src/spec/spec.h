@@ -56,7 +56,7 @@ typedef struct snd_spec {
     snd_init_rule *init; // the key's rules, NULL when not given
     double dropout, attn_dropout, droppath;
     snd_objective objective; // INVALID: the model has no head
-    bool from_command_line;  // the wiring or any model key came from the command line (exit 2 instead of 3)
+    bool from_command_line;  // wiring, block or family came from the command line (exit 2 instead of 3 when they fail)
     snd_expr *position_x;    // NULL when `position` is one word for all layers
     const snd_const *consts;
     int n_consts; // what the constant expressions above may name (width, heads, d, ...)
