@@ -64,6 +64,31 @@ static void alloc_refuses_nonsense_sizes(void **state) {
     snd_free(p);
 }
 
+static void slabs_are_counted_and_never_shared(void **state) {
+    (void)state;
+    const size_t before = snd_alloc_bytes(), sizes[] = {1000, 5 << 20, 6 << 20, 5 << 20};
+    for (int round = 0; round < 3; round++) { // later rounds get the pages of the first
+        unsigned char *p[4];
+        size_t total = 0;
+        for (int i = 0; i < 4; i++) {
+            assert_non_null(p[i] = snd_slab_alloc(sizes[i]));
+            assert_int_equal((uintptr_t)p[i] % 64, 0);
+            memset(p[i], 16 * round + i, sizes[i]);
+            assert_int_equal(snd_alloc_bytes() - before, total += sizes[i]);
+        }
+        for (int i = 0; i < 4; i++) {
+            for (size_t k = 0; k < sizes[i]; k += 509) assert_int_equal(p[i][k], 16 * round + i);
+            assert_int_equal(p[i][sizes[i] - 1], 16 * round + i);
+        }
+        for (int i = 0; i < 4; i++) snd_free(p[i]);
+        assert_int_equal(snd_alloc_bytes(), before);
+    }
+    snd_alloc_fail_at(1);
+    assert_null(snd_slab_alloc(5 << 20));
+    snd_alloc_fail_at(0);
+    assert_null(snd_slab_alloc(SIZE_MAX - (1 << 20)));
+}
+
 static void grow_doubles_and_survives_failure(void **state) {
     (void)state;
     int *v = NULL;
@@ -621,6 +646,7 @@ int main(void) {
         cmocka_unit_test(short_numbers),
         cmocka_unit_test(alloc_fails_at_the_nth_and_later),
         cmocka_unit_test(alloc_refuses_nonsense_sizes),
+        cmocka_unit_test(slabs_are_counted_and_never_shared),
         cmocka_unit_test(grow_doubles_and_survives_failure),
         cmocka_unit_test(arena_is_zeroed_aligned_and_freed_at_once),
         cmocka_unit_test(errors_keep_one_message),
