@@ -27,9 +27,14 @@ static const double *curve(const snd_series *s) {
     return s->y ? s->y : s->theory;
 }
 
-static void series_row(snd_cli *c, snd_text_table *t, const snd_panel *p, const snd_series *s, double lo, double hi) {
+static double last_theory(const snd_series *s) {
+    return s->n && s->theory ? s->theory[s->n - 1] : NAN;
+}
+
+static void series_row(snd_cli *c, snd_text_table *t, const snd_panel *p, const snd_series *s, double lo, double hi,
+                       bool with_theory) {
     const double *v = curve(s);
-    const double theory = s->n && s->theory ? s->theory[s->n - 1] : NAN;
+    const double theory = last_theory(s);
     char text[40];
     snd_buf spark = {0};
     if (v) snd_sparkline(c, &spark, v, s->n, SND_SHOW_SPARK, lo, hi);
@@ -37,8 +42,10 @@ static void series_row(snd_cli *c, snd_text_table *t, const snd_panel *p, const 
     snd_table_cell(t, spark.s ? spark.s : "");
     snd_table_cell(t, snd_show_text(text, p->log, end_of(v, s->n, false), 3));
     snd_table_cell(t, snd_show_text(text, p->log, end_of(v, s->n, true), 3));
-    snd_table_cell(t, isnan(theory) ? "" : snd_show_text(text, p->log, theory, 3));
-    snd_table_ink(t, SND_INK_DIM);
+    if (with_theory) {
+        snd_table_cell(t, isnan(theory) ? "" : snd_show_text(text, p->log, theory, 3));
+        snd_table_ink(t, SND_INK_DIM);
+    }
     snd_buf_free(&spark);
 }
 
@@ -62,7 +69,9 @@ void snd_show_panel(snd_cli *c, const snd_panel *p) {
     x_text(to, p, true);
     snd_buf_printf(&b, "  %s against %s%s, one scale for all\n", p->y_name, p->x_name, p->log ? ", logarithmic" : "");
     const char *const head[] = {"", "", from, to, "theory"};
-    snd_text_table *t = snd_table(c, 5);
+    bool theory = false;
+    for (int i = 0; i < p->n_series; i++) theory |= !isnan(last_theory(p->series[i]));
+    snd_text_table *t = snd_table(c, theory ? 5 : 4);
     snd_table_head(t, head);
     snd_table_left(t, 0);
     snd_table_left(t, 1);
@@ -70,7 +79,7 @@ void snd_show_panel(snd_cli *c, const snd_panel *p) {
     for (int i = 0; i < p->n_series; i++)
         if (curve(p->series[i])) snd_spark_range(curve(p->series[i]), p->series[i]->n, SND_SHOW_SPARK, &lo, &hi);
     snd_spark_least(p->log, &lo, &hi);
-    for (int i = 0; i < p->n_series; i++) series_row(c, t, p, p->series[i], lo, hi);
+    for (int i = 0; i < p->n_series; i++) series_row(c, t, p, p->series[i], lo, hi, theory);
     snd_put(c, &b);
     snd_buf_free(&b);
     snd_table_print(t);
