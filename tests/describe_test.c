@@ -272,6 +272,16 @@ static void test_starts(void **state) {
     CHECK_CLOSE(sqrt(param(d, "layers.3.M.down.weight")->var), 0.02 / sqrt(24), 1e-12);
     CHECK_CLOSE(sqrt(param(d, "embed.position.weight")->var), 0.01, 1e-12);
     assert_string_equal(param(d, "layers.3.A.q.weight")->init, "normal(0.02)");
+    // the input stream has unit variance under every kind that follows fans; a rule for the role says otherwise
+    static const char *const kinds[] = {"init=lecun", "init=he", "init=xavier", "init=xavier_uniform"};
+    for (int i = 0; i < 4; i++) {
+        d = describe(a, "pre", KEYS("layers=2", "width=8", "inputs=5", "outputs=3", kinds[i]), NULL);
+        CHECK_CLOSE(param(d, "stem.weight")->var, 1 / 5.0, 1e-12);
+        CHECK_CLOSE(param(d, "head.weight")->var, 1 / 8.0, 1e-12);
+    }
+    d = describe(a, "pre", KEYS("layers=2", "width=8", "inputs=5", "outputs=3", "init=lecun; stem,head = he"), NULL);
+    CHECK_CLOSE(param(d, "stem.weight")->var, 2 / 5.0, 1e-12);
+    CHECK_CLOSE(param(d, "head.weight")->var, 2 / 8.0, 1e-12);
     snd_arena_destroy(a);
 }
 

@@ -61,7 +61,8 @@ static double t5_sd(const snd_nn *m, const char *role) {
 // Kinds whose deviation follows fans, outside the roles that they treat apart.
 static double fan_sd(const snd_nn *m, const char *kind, const char *role, fans f) {
     if (is_role(role, "embed") || is_role(role, "pos")) return m->spec->position == SND_POS_LEARNED ? sqrt(0.5) : 1;
-    if (is_role(role, "head")) return 1 / sqrt(f.in);
+    // the input stream has unit variance whatever the kind, and the head reads it so
+    if (is_role(role, "head") || (is_role(role, "stem") && m->spec->family == SND_FAM_MLP)) return 1 / sqrt(f.in);
     if (!strcmp(kind, "lecun")) return sqrt(1 / f.in);
     if (!strcmp(kind, "he")) return sqrt(2 / f.in);
     return sqrt(2 / (f.in + f.out));
@@ -89,7 +90,7 @@ static sonde_status by_kind(const snd_nn *m, const char *kind, const snd_expr *a
     else if (!strcmp(kind, "t5"))
         out->a = t5_sd(m, role);
     else if (!strcmp(kind, "xavier_uniform") && !is_role(role, "head") && !is_role(role, "embed") &&
-             !is_role(role, "pos"))
+             !is_role(role, "pos") && !is_role(role, "stem"))
         *out = (snd_init){.kind = SND_INIT_UNIFORM, .a = sqrt(3) * fan_sd(m, "xavier", role, f), .factor = 1};
     else
         out->a = fan_sd(m, kind, role, f);
@@ -104,12 +105,17 @@ static bool names_role(const snd_init_rule *r, const char *role, const char *alt
     return false;
 }
 
+// "stem = he" asks for he itself: what fan kinds do about special roles belongs to the base kind.
+static const char *role_in_rule(const char *kind, const char *role) {
+    return !strcmp(kind, "lecun") || !strcmp(kind, "he") || !strncmp(kind, "xavier", 6) ? "" : role;
+}
+
 static sonde_status apply_rules(const snd_nn *m, const snd_init_rule *r, const char *role, const char *alt, fans f,
                                 snd_init *io) {
     for (; r; r = r->next) {
         if (!names_role(r, role, alt)) continue;
         if (!r->factor) {
-            SND_TRY(by_kind(m, r->kind, r->n_args ? r->args[0] : NULL, role, f, io));
+            SND_TRY(by_kind(m, r->kind, r->n_args ? r->args[0] : NULL, role_in_rule(r->kind, role), f, io));
             continue;
         }
         double v;
