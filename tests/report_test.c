@@ -164,6 +164,48 @@ static void test_contents(void **state) {
     assert_non_null(strstr(f->page.s, "@media print"));
 }
 
+// Numbers in sentences get real exponents; names and code keep their letters.
+static void test_prose(void **state) {
+    const fixture *f = *state;
+    static const char *const rows[][2] = {
+        {"1e116 at depth 256", "10<sup>116</sup> at depth 256"},
+        {"is 4.4e+09 times", "is 4.4&#8239;&times;&#8239;10<sup>9</sup> times"},
+        {"7.99e-99.", "7.99&#8239;&times;&#8239;10<sup>-99</sup>."},
+        {"10^21.1.", "10<sup>21.1</sup>."},
+        {"10^21.", "10<sup>21</sup>."},
+        {"v1e5 x2e3 1e 2ex 3e4x `1e3`", "v1e5 x2e3 1e 2ex 3e4x <code>1e3</code>"},
+        {"2^(L-l), 1.25e+00", "2<sup>L-l</sup>, 1.25&#8239;&times;&#8239;10<sup>0</sup>"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        snd_record *r = snd_record_create(f->a, SND_REC_DEMO);
+        snd_record_note(r, "%s", rows[i][0]);
+        snd_buf b = {0};
+        CHECK_OK(snd_report_html((const snd_record *const[]){r}, 1, &b));
+        const char *at = strstr(b.s, "<p class=\"lede\">"); // what a record says stands first
+        assert_non_null(at);
+        at += strlen("<p class=\"lede\">");
+        if (strncmp(at, rows[i][1], strlen(rows[i][1])) != 0) print_error("%.80s, not %s\n", at, rows[i][1]);
+        assert_int_equal(strncmp(at, rows[i][1], strlen(rows[i][1])), 0);
+        snd_buf_free(&b);
+    }
+}
+
+// More than three models stand in lines, and a net without a norm is not shown with one.
+static void test_models(void **state) {
+    const fixture *f = *state;
+    snd_record *r = snd_record_create(f->a, SND_REC_PREDICT);
+    for (int i = 0; i < 4; i++) {
+        snd_run *u = snd_record_run(r, (const char *const[]){"a", "b", "c", "d"}[i], i ? "x = F(x)" : "x = F(N(x))");
+        snd_run_setting(u, "family", "mlp", false);
+        snd_run_setting(u, "norm", "layer", false);
+    }
+    snd_buf b = {0};
+    CHECK_OK(snd_report_html((const snd_record *const[]){r}, 1, &b));
+    assert_int_equal(count(b.s, "<div class=\"lines\">"), 1);
+    assert_int_equal(count(b.s, "<dt>norm</dt>"), 1);
+    assert_int_equal(count(b.s, "<h3>d</h3>"), 1);
+    snd_buf_free(&b);
+}
+
 // Two results with the same label in one page stay two curves.
 static void test_overlay(void **state) {
     const fixture *f = *state;
@@ -219,7 +261,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_self_contained), cmocka_unit_test(test_well_formed),   cmocka_unit_test(test_data),
         cmocka_unit_test(test_hostile),        cmocka_unit_test(test_contents),      cmocka_unit_test(test_overlay),
-        cmocka_unit_test(test_write),          cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_write),          cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_prose),
+        cmocka_unit_test(test_models),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

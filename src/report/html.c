@@ -66,12 +66,38 @@ static const char *put_power(snd_buf *b, const char *s) {
     } else {
         if (*end == '-') end++;
         while (is_digit(*end) || (*end >= 'a' && *end <= 'z') || (*end >= 'A' && *end <= 'Z')) end++;
+        if (is_digit(end[-1]) && *end == '.' && is_digit(end[1])) end += 1 + strspn(end + 1, "0123456789");
         if (end - from > 6 || end[-1] == '^' || end[-1] == '-') return s;
     }
     snd_buf_put(b, "<sup>");
     for (const char *c = from; c < end;) c += put_char(b, c);
     snd_buf_put(b, "</sup>");
     return from[-1] == '(' ? end + 1 : end;
+}
+
+// "1e116" as 10^116, "4.4e+09" as 4.4 x 10^9: s stands at the number's first digit. Returns what follows, or s when it is
+// no such number.
+static const char *put_scientific(snd_buf *b, const char *s) {
+    const size_t digits = strspn(s, "0123456789.");
+    const char *e = s + digits, *from = e + 1;
+    if (digits == 0 || *e != 'e' || !is_digit(e[-1])) return s;
+    const bool minus = *from == '-';
+    from += *from == '-' || *from == '+';
+    const size_t n = strspn(from, "0123456789");
+    if (n == 0 || n > 8 || (from[n] >= 'a' && from[n] <= 'z') || (from[n] >= 'A' && from[n] <= 'Z')) return s;
+    const char *end = from + n;
+    while (*from == '0' && from + 1 < end) from++;
+    if (digits == 1 && *s == '1')
+        snd_buf_put(b, "10");
+    else
+        snd_buf_printf(b, "%.*s&#8239;&times;&#8239;10", (int)digits, s);
+    snd_buf_printf(b, "<sup>%s%.*s</sup>", minus ? "-" : "", (int)(end - from), from);
+    return end;
+}
+
+static bool begins_number(const char *text, const char *s) {
+    return is_digit(*s) && (s == text || !(is_digit(s[-1]) || s[-1] == '.' || (s[-1] >= 'a' && s[-1] <= 'z') ||
+                                           (s[-1] >= 'A' && s[-1] <= 'Z') || s[-1] == '_'));
 }
 
 void snd_html_prose(snd_buf *b, const char *text) {
@@ -84,7 +110,7 @@ void snd_html_prose(snd_buf *b, const char *text) {
             continue;
         }
         const bool power = !code && *s == '^' && s > text && (is_digit(s[-1]) || s[-1] == ')');
-        const char *after = power ? put_power(b, s) : s;
+        const char *after = power ? put_power(b, s) : !code && begins_number(text, s) ? put_scientific(b, s) : s;
         s = after > s ? after : s + put_char(b, s);
     }
 }

@@ -8,12 +8,6 @@ static const char *const facts[] = {"family", "arch",  "layers", "width", "norm"
                                     "block",  "heads", "vocab",  "seed",  "seeds", "dtype", "input"};
 enum { N_FACTS = (int)(sizeof facts / sizeof *facts) };
 
-static const char *setting(const snd_run *u, const char *key) {
-    for (int i = 0; i < u->n_settings; i++)
-        if (strcmp(u->settings[i].key, key) == 0) return u->settings[i].text;
-    return NULL;
-}
-
 // Depths of all runs of this label: "1, 2, 4, ... 256".
 static void put_depths(snd_buf *b, const snd_run *u) {
     const snd_record *r = u->rec;
@@ -32,10 +26,10 @@ static void fact_text(snd_buf *b, const snd_run *u, const char *key) {
         snd_buf_put(b, u->dtype ? u->dtype : "");
     else if (strcmp(key, "input") == 0)
         snd_buf_put(b, u->input ? u->input : "");
-    else if (strcmp(key, "layers") == 0 && setting(u, key))
+    else if (strcmp(key, "layers") == 0 && snd_run_setting_of(u, key))
         put_depths(b, u);
     else
-        snd_buf_put(b, setting(u, key) ? setting(u, key) : "");
+        snd_buf_put(b, snd_run_setting_used(u, key) ? snd_run_setting_used(u, key) : "");
 }
 
 static bool seen(const snd_record *r, int i) {
@@ -75,9 +69,10 @@ static void put_facts(snd_buf *b, const snd_run *u, const bool *wanted) {
     snd_buf_put(b, "</dl>\n");
 }
 
-static void put_settings(snd_buf *b, const snd_run *u) {
+static void put_settings(snd_buf *b, const snd_run *u, bool brief) {
     if (!u->n_settings) return;
-    snd_buf_put(b, "<details><summary>All settings</summary><table class=\"settings\"><tbody>\n");
+    snd_buf_printf(b, "<details><summary>%s</summary><table class=\"settings\"><tbody>\n",
+                   brief ? "settings" : "All settings");
     for (int i = 0; i < u->n_settings; i++) {
         snd_buf_put(b, "<tr><th scope=\"row\">");
         snd_html_text(b, u->settings[i].key);
@@ -88,7 +83,7 @@ static void put_settings(snd_buf *b, const snd_run *u) {
     snd_buf_put(b, "</tbody></table></details>\n");
 }
 
-static void put_model(snd_page *p, int record, const snd_run *u, const bool *own) {
+static void put_model(snd_page *p, int record, const snd_run *u, const bool *own, bool brief) {
     snd_buf_put(p->b, "<article class=\"model\"><h3>");
     snd_buf label = {0};
     snd_page_label(p, record, u->label, &label);
@@ -98,7 +93,7 @@ static void put_model(snd_page *p, int record, const snd_run *u, const bool *own
     snd_html_text(p->b, u->formula);
     snd_buf_put(p->b, "</code></pre>\n");
     put_facts(p->b, u, own);
-    put_settings(p->b, u);
+    put_settings(p->b, u, brief);
     snd_buf_put(p->b, "</article>\n");
 }
 
@@ -128,9 +123,10 @@ void snd_section_models(snd_page *p, const char *heading) {
         put_facts(p->b, first, common);
         snd_buf_put(p->b, "</div>\n");
     }
-    snd_buf_printf(p->b, "<div class=\"cards%s\">\n", n > 3 ? " many" : "");
+    const bool many = n > 3; // a line each
+    snd_buf_printf(p->b, "<div class=\"%s\">\n", many ? "lines" : "cards");
     for (int r = 0; r < p->n_records; r++)
         for (int i = 0; i < p->records[r]->n_runs; i++)
-            if (!seen(p->records[r], i)) put_model(p, r, p->records[r]->runs[i], own);
+            if (!seen(p->records[r], i)) put_model(p, r, p->records[r]->runs[i], own, many);
     snd_buf_put(p->b, "</div>\n</section>\n");
 }

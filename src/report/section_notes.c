@@ -1,10 +1,15 @@
-// Notes, the count of numbers that were not finite, and how the page came about.
+// What the record says in words stands first, without a heading; the count of numbers that were not finite, how to read
+// the page and how it came about stand last.
 #include "report/inner.h"
 
-static void put_note(snd_page *p, const char *s) {
-    snd_buf_put(p->b, "<li>");
-    snd_html_prose(p->b, s);
-    snd_buf_put(p->b, "</li>\n");
+void snd_section_lede(snd_page *p, const char *heading) {
+    (void)heading;
+    for (int r = 0; r < p->n_records; r++)
+        for (int i = 0; i < p->records[r]->n_notes; i++) {
+            snd_buf_put(p->b, "<p class=\"lede\">");
+            snd_html_prose(p->b, p->records[r]->notes[i]);
+            snd_buf_put(p->b, "</p>\n");
+        }
 }
 
 void snd_section_notes(snd_page *p, const char *heading) {
@@ -12,7 +17,6 @@ void snd_section_notes(snd_page *p, const char *heading) {
                    heading);
     for (int r = 0; r < p->n_records; r++) {
         const snd_record *rec = p->records[r];
-        for (int i = 0; i < rec->n_notes; i++) put_note(p, rec->notes[i]);
         const int64_t lost = snd_record_nonfinite(rec);
         if (lost)
             snd_buf_printf(p->b, "<li>%lld measured numbers were not finite; they are left out of every curve.</li>\n",
@@ -25,6 +29,8 @@ void snd_section_notes(snd_page *p, const char *heading) {
     snd_buf_put(
         p->b,
         "<li>Bands hold the mean over the seeds shown with the stated probability if the theory is right: at 95&nbsp;% "
-        "one number in twenty lies outside by chance. z counts standard deviations from the prediction.</li>\n"
+        "one number in twenty lies outside by chance. z counts standard deviations from the band's middle.</li>\n"
+        "<li>Theory is for infinite width; a band is for the width, rows and seeds of the run, so in deep, narrow nets "
+        "what is typical can lie beside the theory's line.</li>\n"
         "</ul>\n</section>\n");
 }

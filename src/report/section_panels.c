@@ -2,31 +2,16 @@
 // stated values stand in the page itself, so that they are there without a script, for search and for print.
 #include "report/inner.h"
 
-#include <string.h>
-
-// "residual at depth 256: lecture: about 1e116", or, when the text has no number of its own, "1e116 (lecture)".
-static void put_ref(snd_page *p, const snd_panel *panel, const snd_series *s, const snd_ref *f) {
-    char x[40];
-    snd_html_printf(p->b, "%s at %s %s: ", s->label, panel->x_name, snd_format_num(x, f->x, 4));
-    if (strpbrk(f->text, "0123456789")) {
-        snd_html_prose(p->b, f->text);
-        return;
+static void put_stated(snd_page *p, const snd_panel *panel) {
+    snd_buf text = {0};
+    snd_panel_stated(panel, &text);
+    p->b->failed |= text.failed;
+    if (text.len) {
+        snd_buf_put(p->b, "<p class=\"refs\">&#9675; ");
+        snd_html_prose(p->b, text.s);
+        snd_buf_put(p->b, ".</p>");
     }
-    if (panel->log)
-        snd_html_number(p->b, f->y, true, 2);
-    else
-        snd_html_text(p->b, snd_format_num(x, f->y, 6));
-    if (*f->text) snd_html_printf(p->b, " (%s)", f->text);
-}
-
-static void put_refs(snd_page *p, const snd_panel *panel) {
-    int n = 0;
-    for (int i = 0; i < panel->n_series; i++)
-        for (int k = 0; k < panel->series[i]->n_refs; k++) {
-            snd_buf_put(p->b, n++ ? "; " : "<p class=\"refs\">Stated: ");
-            put_ref(p, panel, panel->series[i], &panel->series[i]->refs[k]);
-        }
-    if (n) snd_buf_put(p->b, ".</p>");
+    snd_buf_free(&text);
 }
 
 static void put_panel(snd_page *p, const snd_panel *panel, int number) {
@@ -38,7 +23,7 @@ static void put_panel(snd_page *p, const snd_panel *panel, int number) {
         snd_html_prose(p->b, panel->caption);
         snd_buf_put(p->b, "</p>");
     }
-    put_refs(p, panel);
+    put_stated(p, panel);
     snd_buf_put(p->b, "</figcaption></figure>\n");
 }
 

@@ -370,7 +370,10 @@
     const slots = [];
     function update(slot, focus) {
       const metrics = src.metrics(), fams = src.families(slot.metric);
-      if (!fams.includes(slot.family)) slot.family = fams.includes(src.first) ? src.first : fams[0];
+      if (!fams.includes(slot.family)) { // where most curves are, the stream before others
+        const curves = (f) => src.points({metric: slot.metric, family: f}).length, most = Math.max(...fams.map(curves));
+        slot.family = fams.includes(src.first) && curves(src.first) === most ? src.first : fams.find((f) => curves(f) === most);
+      }
       slot.controls.replaceChildren(selectBox('Metric', metrics, metrics.map(metricLabel), slot.metric, (v) => { slot.metric = v; update(slot, 0); }));
       if (fams.length > 1) slot.controls.append(selectBox('of', fams, fams.map(src.title), slot.family, (v) => { slot.family = v; update(slot, 1); }));
       const box = slot.controls.querySelectorAll('select')[focus];
@@ -379,7 +382,7 @@
       slot.title.textContent = metricLabel(slot.metric).replace(/^./, (c) => c.toUpperCase()) + ', ' + of;
       draw(slot.plot, {x: src.x, y: metricLabel(slot.metric), titled: true, log: src.log(slot.metric), xlog: src.xlog, file: slot.metric + ' ' + of + ' ' + src.x, series: src.points(slot)});
     }
-    for (const metric of src.metrics()) wanted.push([metric, null]);
+    for (const metric of src.metrics()) wanted.push([metric, null]); // the rest only fills up
     for (const w of wanted) {
       const fams = src.families(w[0]);
       if (slots.length === 4 || slots.some((s) => s.metric === w[0]) || !fams.length || (w[1] && !fams.includes(w[1]))) continue;
@@ -468,7 +471,7 @@
 
   function tableSection(runs) {
     const name = (r) => r.label + (runs.filter((o) => o.label === r.label).length > 1 ? ', depth ' + r.depth : '');
-    const state = {run: runs.length - 1, kind: 'values', metric: 'q', only: 'all', sort: 'order', down: false};
+    const state = {run: 0, kind: 'values', metric: 'q', only: 'all', sort: 'order', down: false};
     const source = () => runs[state.run][state.kind];
     const columns = [['order', 'value', ''], ['m', 'measured', 'num'], ['sd', 'sd', 'num col-sd'], ['t', 'theory', 'num'], ['lo', 'band', 'num col-band'], ['z', 'z', 'num']];
 
@@ -496,7 +499,9 @@
     function spread(sd, log) {
       if (!isNum(sd)) return '';
       if (!log) return plain(sd, 2);
-      return sd < 0.1 ? plain(100 * (Math.pow(10, sd) - 1), 2) + ' %' : '\u00d7\u00f7 ' + plain(Math.pow(10, sd), 2);
+      const percent = 100 * (Math.pow(10, sd) - 1);
+      if (percent > 0 && percent < 0.01) return '< 0.01 %';
+      return sd < 0.1 ? plain(percent, 2) + ' %' : '\u00d7\u00f7 ' + plain(Math.pow(10, sd), 2);
     }
 
     const signed = (z) => (Math.abs(z) < 0.05 ? '0.0' : (z > 0 ? '+' : '\u2212') + (Math.abs(z) < 1e4 ? Math.abs(z).toFixed(1) : plain(Math.abs(z), 2)));
