@@ -227,7 +227,7 @@ static double pair_uncached(snd_moments *t, snd_mid a, snd_mid b, int cross) { /
 // Products of several dependent values are expanded exactly as long as that takes few steps; beyond (it grows
 // exponentially where a stream is multiplied with functions of itself, layer after layer) the factors that are left are
 // taken as jointly Gaussian, and the tape says that it has been cut.
-enum { PAIR_WORK = 4000, MOMENT_WORK = 20000, TOTAL_WORK = 2000000, LATE_WORK = 40 };
+enum { PAIR_WORK = 4000, MOMENT_WORK = 20000, TOTAL_WORK = 2000000, LATE_WORK = 40, SPLIT_MOST = 8 };
 
 double snd_m_e2(snd_moments *t, snd_mid a, snd_mid b, int cross) {
     if (a < b) {
@@ -315,7 +315,7 @@ static double moment(snd_moments *t, const ref *given, int n) {
             scale *= v->n_terms ? v->coef[0] : v->c0;
             if (v->n_terms) todo[m++] = (ref){v->term[0], r.row};
         } else if (v->rep == REP_PROD) {
-            if (m + k + 2 > MAX_FACTORS) { // too many: this product stays one factor
+            if (m + k + 2 > SPLIT_MOST) { // pairings grow like a factorial: this product stays one factor
                 f[k++] = r;
                 crowded = true;
                 continue;
