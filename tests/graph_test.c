@@ -880,6 +880,80 @@ static void bad_rows_stay_alone(void **state) {
     }
 }
 
+// What a row holds must not show in another one, however far apart their sizes: row 1 holds one large number or one that
+// is none. kind: a function (positive), a norm (negative), or 0: x + gelu(W x).
+static void run_beside(int kind, snd_dtype t, double outlier, double *y, double *dx) {
+    enum { D = 6 };
+    double in[2 * D], dy[2 * D];
+    net n = net_open(t);
+    const snd_id x = net_input(&n, SND_SHAPE(2, D), SND_DT_NONE);
+    const deep d = {.rows = 2, .width = D};
+    snd_id v;
+    if (kind > 0)
+        v = snd_g_unary(n.g, (snd_kfn)kind, x);
+    else if (kind == 0)
+        v = snd_g_add(n.g, x, snd_g_unary(n.g, SND_KFN_GELU, map(&n, &d, "w", 0, x, 1)));
+    else
+        v = kind == -1   ? snd_g_layernorm(n.g, x, 0, 0, 1e-5, false)
+            : kind == -2 ? snd_g_rmsnorm(n.g, x, 0, 0, 1e-5, false)
+                         : snd_g_unit(n.g, x, 1.5);
+    net_output(&n, v);
+    net_close_graph(&n, true, 1, 3);
+    fill_normal(in, 2 * D, 5);
+    fill_normal(dy, 2 * D, 6);
+    for (int i = 0; i < 2 * D; i++) in[i] = kind == SND_KFN_SQRT || kind == SND_KFN_LOG ? fabs(in[i]) : in[i];
+    in[D + 1] = outlier;
+    CHECK_OK(snd_exec_set(n.exec, x, in, SND_F64));
+    CHECK_OK(snd_exec_set(n.exec, n.dy[0], dy, SND_F64));
+    CHECK_OK(snd_exec_run(n.exec));
+    net_get(&n, n.y[0], y);
+    net_get(&n, n.grad[0], dx);
+    net_destroy(&n);
+}
+
+static void rows_keep_to_themselves(void **state) {
+    (void)state;
+    static const double outliers[2][6] = {{1e20, 1e30, 3.4e38, 1e-30, NAN, INFINITY},
+                                          {1e150, 1e200, 1.7e308, 1e-200, NAN, INFINITY}};
+    double y0[12], dx0[12], y[12], dx[12];
+    for (int kind = -3; kind < SND_KFN_COUNT; kind++) {
+        for (int i = 0; i < 12; i++) {
+            const bool wide = i >= 6;
+            const snd_dtype t = wide ? SND_F64 : SND_F32;
+            run_beside(kind, t, 1, y0, dx0);
+            run_beside(kind, t, outliers[wide][i % 6], y, dx);
+            for (int k = 0; k < 6; k++) {
+                CHECK_CLOSE(y[k], y0[k], wide ? 1e-14 : 1e-6);
+                CHECK_CLOSE(dx[k], dx0[k], wide ? 1e-14 : 1e-6);
+            }
+        }
+    }
+}
+
+// Gradients reach a constant row through a norm although no double holds its eps.
+static void constant_rows_far_out(void **state) {
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        const double at[] = {2.5, 1e30, 1e200, 1.7e308};
+        net n = net_open(i == 1 ? SND_F32 : SND_F64);
+        const snd_id x = net_input(&n, SND_SHAPE(1, 4), SND_DT_NONE);
+        net_output(&n, snd_g_layernorm(n.g, x, 0, 0, 1e-4, false));
+        net_close_graph(&n, true, 1, 3);
+        const double in[] = {at[i], at[i], at[i], at[i]}, dy[] = {1, 2, 3, 6};
+        double y[4], dx[4];
+        CHECK_OK(snd_exec_set(n.exec, x, in, SND_F64));
+        CHECK_OK(snd_exec_set(n.exec, n.dy[0], dy, SND_F64));
+        CHECK_OK(snd_exec_run(n.exec));
+        net_get(&n, n.y[0], y);
+        net_get(&n, n.grad[0], dx);
+        for (int k = 0; k < 4; k++) {
+            CHECK_SAME(y[k], 0);
+            CHECK_CLOSE(dx[k], 100 * (dy[k] - 3), 1e-5);
+        }
+        net_destroy(&n);
+    }
+}
+
 // One graph and plan, several executors at a time.
 typedef struct shared {
     const net *n;
@@ -958,6 +1032,8 @@ int main(void) {
         cmocka_unit_test(chains_draw_apart),
         cmocka_unit_test(nothing_fresh_at_full_rank),
         cmocka_unit_test(bad_rows_stay_alone),
+        cmocka_unit_test(rows_keep_to_themselves),
+        cmocka_unit_test(constant_rows_far_out),
         cmocka_unit_test(executors_share_a_graph),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -58,12 +58,13 @@ void snd_exec_destroy(snd_exec *x) {
 
 enum { CHUNK = 256 };
 
+// Largest absolute value among the finite numbers.
 static double absmax_of(const char *src, snd_dtype t, int64_t n) {
     double buf[CHUNK], amax = 0;
     for (int64_t i = 0; i < n; i += CHUNK) {
         const int64_t m = n - i < CHUNK ? n - i : CHUNK;
         snd_convert(src + (size_t)i * snd_dtype_size(t), t, buf, SND_F64, m);
-        for (int64_t j = 0; j < m; j++) amax = isnan(buf[j]) || fabs(buf[j]) > amax ? fabs(buf[j]) : amax;
+        for (int64_t j = 0; j < m; j++) amax = isfinite(buf[j]) && fabs(buf[j]) > amax ? fabs(buf[j]) : amax;
     }
     return amax;
 }
@@ -90,10 +91,7 @@ sonde_status snd_exec_set(snd_exec *x, snd_id v, const void *data, snd_dtype dty
         snd_convert(data, dtype, r->p, val->dtype, n);
         return SONDE_OK;
     }
-    const double amax = absmax_of(data, dtype, n);
-    const int safe = snd_safe_bits(val->dtype);
-    const int top = amax > 0 && isfinite(amax) ? ilogb(amax) : 0;
-    const int s = top >= safe || top < -safe ? top : 0;
+    const int s = (int)snd_fit_exponent(val->dtype, absmax_of(data, dtype, n));
     copy_scaled(data, dtype, r->p, val->dtype, n, -s);
     r->e = s;
     return SONDE_OK;

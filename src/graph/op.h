@@ -88,6 +88,8 @@ void snd_out_done(const snd_oprun *r, int k, int64_t e, double amax);
 void snd_out_store(const snd_oprun *r, int k, const double *x, int64_t n);
 /// Input k with its exponent folded in: its buffer when e = 0, else a copy in tmp.
 const void *snd_in_plain(const snd_oprun *r, int k, void *tmp);
+/// The exponent under which numbers up to amax (finite) belong into a buffer; 0 when they fit as they are.
+int64_t snd_fit_exponent(snd_dtype t, double amax);
 /// Half width of the safe range, in bits: 48 (f32), 200 (f64).
 int snd_safe_bits(snd_dtype t);
 /// 2^e as a double, kept finite and non-zero.

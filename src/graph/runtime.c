@@ -1,6 +1,8 @@
 // What a running op may use: the arithmetic of exponents, renormalisation, shapes of its operands.
 // Invariant: after snd_out_done the buffer's largest absolute value lies in [2^-safe, 2^safe], or is 0, Inf or NaN.
-// Scaling is by powers of two, hence exact unless a number falls among the subnormals, 2^-77 below the largest.
+// Scaling is by powers of two, hence exact unless a number falls among the subnormals. A renormalised buffer keeps its
+// largest number high in the safe range: what lies more than 2^-158 (f64: 2^-1155) below it loses digits, then is lost.
+// Numbers that are not finite take no part: they neither scale nor spoil the others.
 #include "graph/graph_impl.h"
 
 #include <assert.h>
@@ -9,6 +11,13 @@
 
 int snd_safe_bits(snd_dtype t) {
     return t == SND_F64 ? 200 : 48;
+}
+
+int64_t snd_fit_exponent(snd_dtype t, double amax) {
+    if (!(amax > 0) || !isfinite(amax)) return 0;
+    const int safe = snd_safe_bits(t), top = ilogb(amax);
+    // some way below the edge, so that a value that goes on growing is not scaled at every op
+    return top >= safe ? top - safe * 2 / 3 : top < -safe ? top : 0;
 }
 
 int64_t snd_clamp_e(int64_t e) {
@@ -66,6 +75,16 @@ void snd_scale_into(const snd_oprun *r, const void *src, int64_t n, int64_t s, v
     if (rest != 0) snd_scale_into(r, dst, n, rest > all ? all : rest < -all ? -all : rest, dst);
 }
 
+// The largest absolute value among the finite numbers of a buffer.
+static double finite_absmax(snd_dtype t, const void *x, int64_t n) {
+    double amax = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double v = fabs(t == SND_F64 ? ((const double *)x)[i] : (double)((const float *)x)[i]);
+        if (isfinite(v) && v > amax) amax = v;
+    }
+    return amax;
+}
+
 void snd_out_done(const snd_oprun *r, int k, int64_t e, double amax) {
     snd_rv *v = snd_out(r, k);
     const int64_t n = snd_shape_size(snd_out_shape(r, k));
@@ -73,13 +92,10 @@ void snd_out_done(const snd_oprun *r, int k, int64_t e, double amax) {
     v->e = (int32_t)snd_clamp_e(e);
     v->amax = amax;
     if (amax == 0) v->e = 0;
-    if (amax == 0 || !isfinite(amax)) return;
-    const int safe = snd_safe_bits(r->t), top = ilogb(amax);
-    int64_t shift = 0;
-    if (v->e != 0 && llabs(top + (int64_t)v->e) < safe - 8)
-        shift = v->e;
-    else if (top >= safe || top < -safe)
-        shift = -top;
+    const double finite = isfinite(amax) ? amax : finite_absmax(r->t, v->p, n);
+    if (finite == 0) return;
+    const bool fits = llabs(ilogb(finite) + (int64_t)v->e) < snd_safe_bits(r->t) - 8; // without an exponent
+    const int64_t shift = v->e != 0 && fits ? v->e : -snd_fit_exponent(r->t, finite);
     if (shift == 0) return;
     snd_scale_into(r, v->p, n, shift, v->p);
     v->e = (int32_t)snd_clamp_e((int64_t)v->e - shift);
@@ -90,9 +106,7 @@ void snd_out_store(const snd_oprun *r, int k, const double *x, int64_t n) {
     snd_rv *v = snd_out(r, k);
     double amax = 0;
     for (int64_t i = 0; i < n; i++) amax = isnan(x[i]) || fabs(x[i]) > amax ? fabs(x[i]) : amax;
-    const int safe = snd_safe_bits(r->t);
-    const int top = amax > 0 && isfinite(amax) ? ilogb(amax) : 0;
-    const int s = top >= safe || top < -safe ? top : 0;
+    const int s = (int)snd_fit_exponent(r->t, isfinite(amax) ? amax : finite_absmax(SND_F64, x, n));
     for (int64_t i = 0; i < n; i++) {
         const double y = ldexp(x[i], -s);
         if (r->t == SND_F64)

@@ -62,7 +62,7 @@ static void run_linear_limit(const snd_run *r, int64_t R, int64_t D, const void 
         const double gain = g ? snd_load(r->t, g, j) + a->f[1] : 1, shift = biased ? snd_load(r->t, b, j) : 0;
         snd_store(r->t, snd_out(r, 0)->p, i, (snd_load(r->t, x->p, i) - m[j]) * s * gain + shift);
     }
-    for (int64_t j = 0; j < D; j++) rstd[j] = slope;
+    for (int64_t j = 0; j < D; j++) rstd[j] = isnan(rstd[j]) ? NAN : slope;
     snd_out_done(r, 0, biased ? 0 : x->e, -1);
 }
 

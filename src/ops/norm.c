@@ -7,6 +7,7 @@
 #include "ops/ops_impl.h"
 
 #include <assert.h>
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -49,16 +50,44 @@ static void run_linear_limit(const snd_run *r, const snd_rv *x, int64_t R, int64
     const double s = biased ? slope * snd_pow2(x->e) : slope;
     void *y = snd_out(r, k_out)->p;
     for (int64_t i = 0; i < R; i++) {
-        rstd[i] = slope;
+        const double bad = isnan(rstd[i]) ? NAN : 1; // a row that is not finite stays one
+        rstd[i] = slope * bad;
         for (int64_t j = 0; j < D; j++) {
             const double gain = g ? snd_load(r->t, g, j) + a->f[2] : 1, shift = biased ? snd_load(r->t, b, j) : 0;
-            snd_store(r->t, y, i * D + j, (snd_load(r->t, x->p, i * D + j) - (m ? m[i] : 0)) * s * gain + shift);
+            const double c = (snd_load(r->t, x->p, i * D + j) - (m ? m[i] : 0)) * (s * bad);
+            snd_store(r->t, y, i * D + j, c * gain + shift);
         }
     }
     snd_out_done(r, k_out, biased ? 0 : x->e, -1);
 }
 
-// Shared with addnorm, whose norm reads an output. Scratch: gain and bias with their exponents folded in.
+// Far below a row beyond 2^200 (f64 only) ordinary rows feel an eps that no double holds at the buffer's exponent: every
+// row under an exponent of its own, through a copy.
+static bool rows_apart(double eps, int power, int64_t e) {
+    return e > 0 && eps > 0 && ilogb(eps) - power * e < -1000;
+}
+
+static void run_rows_apart(const snd_run *r, const snd_rv *x, int64_t R, int64_t D, const void *g, const void *b,
+                           void *y, double *m, double *rstd, void *row) {
+    const snd_attr *a = &r->n->attr;
+    const size_t bytes = (size_t)D * snd_dtype_size(r->t);
+    for (int64_t i = 0; i < R; i++) {
+        const char *src = (const char *)x->p + (size_t)i * bytes;
+        const double amax = snd_k_absmax(1, r->t, D, src);
+        const int k = amax > 0 && isfinite(amax) ? -ilogb(amax) : 0;
+        double mean = 0;
+        snd_scale_into(r, src, D, k, row);
+        const double eps = snd_eps_for(a->f[0], power_of(a), x->e - k);
+        snd_k_norm_fwd(1, r->t, kind_of(a), 1, D, eps, a->f[1], a->f[2], row, g, b, (char *)y + (size_t)i * bytes,
+                       m ? &mean : NULL, &rstd[i]);
+        const bool constant = m && rstd[i] == 1 / sqrt(eps); // then eps is all there is, however small
+        const double lifted = constant ? ldexp(1 / sqrt(a->f[0]), x->e) : ldexp(rstd[i], k);
+        rstd[i] = lifted > DBL_MAX ? DBL_MAX : lifted;
+        if (m) m[i] = ldexp(mean, -k);
+    }
+}
+
+// Shared with addnorm, whose norm reads an output. Scratch: gain and bias with their exponents folded in, a row.
 static void norm_of(const snd_run *r, const snd_rv *x, int64_t R, int64_t D, int k_gain, int k_out) {
     const snd_attr *a = &r->n->attr;
     char *tmp = r->scratch;
@@ -67,7 +96,10 @@ static void norm_of(const snd_run *r, const snd_rv *x, int64_t R, int64_t D, int
     double *rstd = snd_out(r, k_out + 1)->p, *m = kind_of(a) == SND_KNORM_LAYER ? snd_out(r, k_out + 2)->p : NULL;
     const double eps = snd_eps_for(a->f[0], power_of(a), x->e);
     void *y = snd_out(r, k_out)->p;
-    snd_k_norm_fwd(r->threads, r->t, kind_of(a), R, D, eps, a->f[1], a->f[2], x->p, g, b, y, m, rstd);
+    if (rows_apart(a->f[0], power_of(a), x->e))
+        run_rows_apart(r, x, R, D, g, b, y, m, rstd, tmp + 2 * (size_t)D * snd_dtype_size(r->t));
+    else
+        snd_k_norm_fwd(r->threads, r->t, kind_of(a), R, D, eps, a->f[1], a->f[2], x->p, g, b, y, m, rstd);
     if (snd_eps_rules(r->t, a->f[0], power_of(a), x->e))
         run_linear_limit(r, x, R, D, g, b, m, rstd, k_out);
     else
@@ -83,7 +115,7 @@ static void norm_run(snd_run *r) {
 static size_t norm_scratch(const snd_graph *g, const snd_node *n) {
     int64_t R, D;
     snd_rows(snd_shape_of(g, n->in[0]), &R, &D);
-    return 2 * (size_t)D * snd_dtype_size(snd_graph_dtype(g));
+    return 3 * (size_t)D * snd_dtype_size(snd_graph_dtype(g));
 }
 
 // Emits the backward node for input x, gain and bias; d[0..2] are their gradients (0: not wanted).
@@ -294,7 +326,7 @@ static void addnorm_grad(snd_graph *g, const snd_node *n, const snd_id *dout, co
 static size_t addnorm_scratch(const snd_graph *g, const snd_node *n) {
     int64_t R, D;
     snd_rows(snd_shape_of(g, n->out[0]), &R, &D);
-    return 2 * (size_t)D * snd_dtype_size(snd_graph_dtype(g));
+    return 3 * (size_t)D * snd_dtype_size(snd_graph_dtype(g));
 }
 
 static const snd_op_case addnorm_cases[] = {

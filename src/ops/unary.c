@@ -1,9 +1,11 @@
 // y = f(x) elementwise; i[0] = the function (snd_kfn). Backward dx = dy f'(x), from x or, for relu, from y.
 // Exponents: relu and abs are homogeneous and keep it; the others act on the true value, and where that would leave the
-// type their limit is used, which is exact to rounding there: gelu, silu, softplus are relu far out; gelu, silu, tanh, erf
-// are linear near 0; sqrt halves the exponent, log adds to its result, exp makes its own.
+// type (f32: 2^72 and more) number by number in double, since small ones stand beside the large; gelu, silu, softplus are
+// relu for the latter. gelu, silu, tanh, erf are linear near 0; sqrt halves the exponent, log adds to its result, exp
+// makes its own.
 #include "ops/ops_impl.h"
 
+#include <float.h>
 #include <math.h>
 
 static snd_kfn fn_of(const snd_node *n) {
@@ -30,14 +32,31 @@ static double slope_at_zero(snd_kfn f) {
     }
 }
 
-// Beyond this exponent every number of the buffer is far out, or too small against the largest to matter.
+// Beyond this exponent the true numbers need not exist in the type.
 static int far_out(snd_dtype t) {
     return snd_safe_bits(t) + snd_mantissa(t);
 }
 
 static double factor_for(snd_dtype t, int64_t e) {
-    const int64_t most = far_out(t);
-    return snd_pow2(e > most ? most : e < -2 * most ? -2 * most : e);
+    const int64_t least = -2 * far_out(t); // as good as 0
+    return snd_pow2(e < least ? least : e);
+}
+
+// The relu-like functions are relu to rounding where |x| is this large.
+enum { LARGE = 1000 };
+
+static void run_far(snd_oprun *r, snd_kfn f, int64_t n) {
+    const snd_rv *x = snd_in(r, 0);
+    void *y = snd_out(r, 0)->p;
+    const int e = x->e, e_out = like_relu(f) ? e : 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double b = snd_load(r->t, x->p, i), v = ldexp(b, e);
+        if (e_out && fabs(v) > LARGE)
+            snd_store(r->t, y, i, b > 0 ? b : 0);
+        else
+            snd_store(r->t, y, i, ldexp(snd_k_fn(f, v), -e_out));
+    }
+    snd_out_done(r, 0, e_out, -1);
 }
 
 // exp(x) = 2^k exp(x - k ln 2), with k from the largest x.
@@ -46,15 +65,32 @@ static void run_exp(snd_oprun *r, int64_t n) {
     void *y = snd_out(r, 0)->p;
     const double s = snd_pow2(x->e), limit = r->t == SND_F64 ? 600 : 60;
     double top = -INFINITY;
-    for (int64_t i = 0; i < n; i++) top = fmax(top, snd_load(r->t, x->p, i));
+    for (int64_t i = 0; i < n; i++) {
+        const double v = snd_load(r->t, x->p, i);
+        if (isfinite(v) && v > top) top = v;
+    }
     top *= s;
     if (!isfinite(top) || fabs(top) < limit || fabs(top) > 1e8) {
-        snd_out_done(r, 0, 0, snd_k_unary(r->threads, r->t, SND_KFN_EXP, n, factor_for(r->t, x->e), x->p, y));
+        if (x->e > far_out(r->t))
+            run_far(r, SND_KFN_EXP, n);
+        else
+            snd_out_done(r, 0, 0, snd_k_unary(r->threads, r->t, SND_KFN_EXP, n, factor_for(r->t, x->e), x->p, y));
         return;
     }
     const double k = floor(top / M_LN2);
     for (int64_t i = 0; i < n; i++) snd_store(r->t, y, i, exp(snd_load(r->t, x->p, i) * s - k * M_LN2));
     snd_out_done(r, 0, (int64_t)k, -1);
+}
+
+// log(x 2^e) = log x + e ln 2, which cancels where the product is near 1; so only for products that no double holds.
+static void run_log(snd_oprun *r, int64_t n) {
+    const snd_rv *x = snd_in(r, 0);
+    for (int64_t i = 0; i < n; i++) {
+        const double b = snd_load(r->t, x->p, i), v = ldexp(b, x->e);
+        const bool held = isfinite(v) && fabs(v) > DBL_MIN;
+        snd_store(r->t, snd_out(r, 0)->p, i, held ? log(v) : log(b) + x->e * M_LN2);
+    }
+    snd_out_done(r, 0, 0, -1);
 }
 
 static void run_scaled(snd_oprun *r, snd_kfn f, int64_t n) {
@@ -66,10 +102,9 @@ static void run_scaled(snd_oprun *r, snd_kfn f, int64_t n) {
         const int64_t odd = e & 1;
         snd_out_done(r, 0, (e - odd) / 2, snd_k_unary(r->threads, r->t, f, n, odd ? 2 : 1, x->p, y));
     } else if (f == SND_KFN_LOG) {
-        snd_k_unary(r->threads, r->t, f, n, 1, x->p, y);
-        snd_out_done(r, 0, 0, snd_k_affine(r->threads, r->t, n, 1, y, (double)e * M_LN2, y));
-    } else if (like_relu(f) && e > far_out(r->t)) {
-        snd_out_done(r, 0, e, snd_k_unary(r->threads, r->t, SND_KFN_RELU, n, 1, x->p, y));
+        run_log(r, n);
+    } else if (e > far_out(r->t)) {
+        run_far(r, f, n);
     } else if (amax > 0 && isfinite(amax) && e + ilogb(amax) < -snd_mantissa(r->t) - 4) {
         snd_out_done(r, 0, e, snd_k_affine(r->threads, r->t, n, slope, x->p, 0, y));
     } else {
@@ -125,15 +160,26 @@ snd_id snd_g_unary(snd_graph *g, snd_kfn fn, snd_id x) {
 
 // ---- backward: in x (relu: y), dy -----------------------------------------------------------------------------------
 
+static void bwd_far(snd_oprun *r, snd_kfn f, int64_t n) {
+    const snd_rv *x = snd_in(r, 0), *dy = snd_in(r, 1);
+    void *dx = snd_out(r, 0)->p;
+    for (int64_t i = 0; i < n; i++) {
+        const double v = ldexp(snd_load(r->t, x->p, i), x->e);
+        const bool relu = like_relu(f) && fabs(v) > LARGE;
+        snd_store(r->t, dx, i, snd_load(r->t, dy->p, i) * (relu ? v > 0 : snd_k_fn_grad(f, v)));
+    }
+    snd_out_done(r, 0, dy->e, -1);
+}
+
 static void bwd_run(snd_oprun *r) {
     const snd_rv *x = snd_in(r, 0), *dy = snd_in(r, 1);
-    snd_kfn f = fn_of(r->n);
-    double s = 1;
-    if (like_relu(f) && x->e > far_out(r->t))
-        f = SND_KFN_RELU;
-    else if (!homogeneous(f))
-        s = factor_for(r->t, x->e);
+    const snd_kfn f = fn_of(r->n);
     const int64_t n = snd_shape_size(snd_in_shape(r, 0));
+    if (!homogeneous(f) && x->e > far_out(r->t)) {
+        bwd_far(r, f, n);
+        return;
+    }
+    const double s = homogeneous(f) ? 1 : factor_for(r->t, x->e);
     snd_out_done(r, 0, dy->e, snd_k_unary_bwd(r->threads, r->t, f, n, s, x->p, 1, dy->p, snd_out(r, 0)->p));
 }
 
