@@ -76,7 +76,9 @@ static sonde_status one(snd_record *r, const snd_spec *spec, const char *label, 
 }
 
 static const char *label_of(const snd_spec *s) {
-    return s->wiring_key ? s->wiring_key : s->title ? s->title : "your formula";
+    enum { SHORT = 48 };
+    const bool brief = strlen(s->wiring_text) <= SHORT && !strchr(s->wiring_text, '\n');
+    return s->wiring_key ? s->wiring_key : s->title ? s->title : brief ? s->wiring_text : "your formula";
 }
 
 static sonde_status all(snd_cli *c, snd_record *r, const snd_measure_opts *o, bool measure) {

@@ -346,7 +346,7 @@
     cos: 'cosine between examples', pearson: 'centred cosine between examples', tokcos: 'cosine between tokens', adjcos: 'cosine with the previous layer',
     cos0: 'cosine with the input', write: 'branch norm over stream norm', absmax: 'largest absolute value', kurt: 'kurtosis', rank: 'effective rank',
     entropy: 'attention entropy', maxlogit: 'largest score', gq: 'mean square of the gradient', grms: 'RMS of the gradient', gtok: 'token-mean gradient',
-    gdev: 'token-deviation gradient', wgrms: 'RMS of the weight gradient', wrms: 'RMS of the weights', growth: 'growth of q per layer', gratio: 'gradient at in.x over the last layer\u2019s'};
+    gdev: 'token-deviation gradient', wgrms: 'RMS of the weight gradient', wrms: 'RMS of the weights', growth: 'growth of q per layer', gratio: 'gradient, in.x over last layer'};
   const metricLabel = (m) => (metricNames[m] ? metricNames[m] + ' (' + m + ')' : m);
 
   // "layers.3.F.in" -> "layers.*.F.in"; the stream entering layer 0 counts as its layer-0 point.
@@ -425,6 +425,8 @@
     const layersSeen = (r) => unique(r.values.layers.filter((l) => l >= 0)).length;
     if (!runs.some((r) => layersSeen(r) > 2)) { // a depth sweep keeps the ends only
       document.querySelector('#layers [data-key]').remove();
+      document.querySelector('#layers > h3').remove();
+      byId('h-layers').textContent = 'Every number';
       return;
     }
     const again = figures(byId('layer-figures'), src, [['q', 'layers.*.x'], ['gq', 'layers.*.x'], ['cos', 'layers.*.x'], ['write', null], ['bvar', 'layers.*.x']]);
