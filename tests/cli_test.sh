@@ -4,6 +4,7 @@
 bin=${SONDE_BIN:?SONDE_BIN is not set}
 [ -x "$bin" ] || { echo "cli_test: $bin is missing"; exit 1; }
 golden=$(cd "$(dirname "$0")/golden" && pwd)
+readme=$(cd "$(dirname "$0")/.." && pwd)/README.md
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
 cd "$tmp" || exit 1
@@ -130,6 +131,16 @@ if "$bin" measure --help >/dev/null 2>&1 && command -v timeout >/dev/null; then
     rc=$?
     [ $rc = 130 ] || bad "exit $rc, not 130"
     err "interrupted"
+fi
+
+# ---- the README's example is what the program prints (all but sparklines and the table's measured digits)
+if [ -f "$readme" ] && "$bin" measure --help >/dev/null 2>&1; then
+    try 0 measure 'each: x = x + F(N(x))' layers=64 width=256
+    tr '\n' ' ' <out | sed 's/  */ /g' >plain
+    sed -n '/^    \$ sonde measure /,/^      \.\.\./p' "$readme" | sed -e 1d -e 's/ · /, /g' -e 's/ ·$/,/' -e 's/  */ /g' -e 's/^ *//' |
+        grep -v -e '[▁→]' -e '^[0-9]' -e '^in.x' -e '^\.\.\.' -e '^$' >readme_lines
+    [ "$(wc -l <readme_lines)" -ge 8 ] || bad "the README's example was not found"
+    while read -r line; do grep -qF -- "$line" plain || bad "the README says: $line"; done <readme_lines
 fi
 
 # ---- bad files

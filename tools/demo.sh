@@ -1,5 +1,5 @@
 #!/bin/sh
-# The main job on built-in input: a few seconds, ends in a report.
+# The main job on built-in input: less than a minute, ends in a report.
 set -eu
 cd "$(dirname "$0")/.."
 sonde=build/release/sonde
