@@ -54,6 +54,18 @@ static void refuse(const char *text, const char *words) {
     snd_arena_destroy(a);
 }
 
+// "each: x = x" and then `part` n times: readers recurse over the tree, so its height has a bound.
+static void refuse_long(const char *head, const char *part, int n, const char *words) {
+    const size_t len = strlen(part);
+    char *text = malloc(strlen(head) + len * (size_t)n + 2);
+    assert_non_null(text);
+    char *p = stpcpy(text, head);
+    for (int i = 0; i < n; i++) p = stpcpy(p, part);
+    strcpy(p, "x");
+    refuse(text, words);
+    free(text);
+}
+
 static void syntax_errors(void **state) {
     (void)state;
     refuse("each: x = x + F(N(x)) + @", "line 1, column 25");
@@ -75,6 +87,11 @@ static void syntax_errors(void **state) {
     refuse("each: x = F(x) init: normal", "normal(0.02)");
     refuse("each: x = 2 ? 3", "':'");
     refuse("each: x = x +\nF(x)", "end of the line");
+    refuse_long("each: x = ", "x + ", 100000, "give a part a name");
+    refuse_long("each: x = ", "2^", 100000, "nested deeper");
+    refuse_long("each: x = ", "-", 100000, "nested deeper");
+    refuse_long("each: x = ", "(", 100000, "nested deeper");
+    refuse_long("each: x = ", "l ? x : ", 100000, "nested deeper");
 }
 
 static void sections(void **state) {

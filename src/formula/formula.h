@@ -24,6 +24,7 @@ struct snd_expr {
     snd_arg *args;       // CALL
     int n_args, n_pos;   // positional ones come first
     int end_line, end_col; // CALL: the closing parenthesis
+    int height;            // of the tree below: bounded by the parser, since readers recurse
 };
 
 typedef struct snd_stmt { const char *name; snd_expr *x; int line, col; struct snd_stmt *next; } snd_stmt;

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MAX_DEPTH = 200, MAX_ARGS = 32, MAX_ROLES = 24 };
+enum { MAX_DEPTH = 200, MAX_HEIGHT = 2000, MAX_ARGS = 32, MAX_ROLES = 24 };
 
 typedef enum tok_kind { T_END, T_NUM, T_NAME, T_PUNCT, T_NEWLINE } tok_kind;
 
@@ -191,6 +191,21 @@ static snd_expr *node(parser *q, snd_expr_kind kind, int line, int col) {
     return x;
 }
 
+// Children are in place: how tall has the tree become? A sum of many terms leans to the left, one level per term.
+static snd_expr *grown(parser *q, snd_expr *x) {
+    const snd_expr *const kids[] = {x->a, x->b, x->c};
+    int h = 0;
+    for (int i = 0; i < 3; i++)
+        if (kids[i] && kids[i]->height > h) h = kids[i]->height;
+    for (int i = 0; i < x->n_args; i++)
+        if (x->args[i].x->height > h) h = x->args[i].x->height;
+    x->height = h + 1;
+    if (x->height <= MAX_HEIGHT) return x;
+    fail_at(q, x->line, x->col, "more than %d operations build on each other in one expression; give a part a name",
+            MAX_HEIGHT);
+    return NULL;
+}
+
 static const char *token_text(parser *q) {
     const char *s = snd_arena_strn(q->arena, q->t.s, q->t.n);
     if (!s) out_of_memory(q);
@@ -257,7 +272,7 @@ static snd_expr *parse_call(parser *q, snd_expr *x) {
     x->end_col = q->t.col;
     q->paren--;
     if (!q->failed) advance(q); // after paren--, so that a newline behind ')' counts again
-    return q->failed ? NULL : x;
+    return q->failed ? NULL : grown(q, x);
 }
 
 static snd_expr *parse_name(parser *q) {
@@ -307,7 +322,7 @@ static snd_expr *binary(parser *q, char op, int line, int col, snd_expr *a, snd_
     x->op = op;
     x->a = a;
     x->b = b;
-    return x;
+    return grown(q, x);
 }
 
 static snd_expr *parse_unary(parser *q);
@@ -316,8 +331,13 @@ static snd_expr *parse_power(parser *q) {
     snd_expr *a = parse_primary(q);
     if (q->failed || !at(q, '^')) return a;
     const int line = q->t.line, col = q->t.col;
+    if (++q->depth > MAX_DEPTH) {
+        fail_at(q, line, col, "nested deeper than %d", MAX_DEPTH);
+        return NULL;
+    }
     advance(q);
     snd_expr *b = parse_unary(q); // right-associative; 2^-1 is allowed
+    q->depth--;
     return binary(q, '^', line, col, a, b);
 }
 
@@ -333,7 +353,7 @@ static snd_expr *parse_unary(parser *q) {
     q->depth--;
     if (q->failed || !x) return NULL;
     x->a = a;
-    return x;
+    return grown(q, x);
 }
 
 static snd_expr *parse_chain(parser *q, snd_expr *(*sub)(parser *), const char *ops) {
@@ -383,7 +403,7 @@ static snd_expr *parse_cond(parser *q) {
     x->a = a;
     x->b = b;
     x->c = c;
-    return x;
+    return grown(q, x);
 }
 
 static snd_expr *parse_expr(parser *q) {

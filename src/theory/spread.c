@@ -16,7 +16,7 @@
 #include <string.h>
 
 #define NODE(i) (&t->node[i])
-enum { MAX_LIVE = 8, MAX_BASE = 72, MAX_TERMS = 256, MAX_REFS = 12, MAX_WORK = 600000 };
+enum { MAX_LIVE = 8, MAX_BASE = 72, MAX_TERMS = 256, MAX_REFS = 12, MAX_WORK = 600000, MAX_DEEP = 256 };
 
 typedef struct form {
     double c[MAX_BASE];
@@ -52,6 +52,7 @@ typedef struct spread {
     form *atom;             // per atom: d log of its variance
     part *scratch;          // [3 * MAX_TERMS]
     int64_t work_end;       // stop when the tape's count of steps gets there
+    int deep;               // of pair_form and sum_form in each other
     bool lost;              // too large, or a case not covered: no more answers
 } spread;
 
@@ -543,12 +544,18 @@ static form pair_form(spread *s, snd_mid v, snd_mid w) {
             add_form(s, &f, &s->pair[i], c);
             return f;
         }
+    if (s->deep == MAX_DEEP) {
+        s->lost = true;
+        return f;
+    }
+    s->deep++;
     if (opens(s, v))
         f = sum_form(s, v, w);
     else if (opens(s, w))
         f = sum_form(s, w, v);
     else
         f = product_form(s, v, w);
+    s->deep--;
     int64_t cap = s->cap_pairs, cap_key = s->cap_pairs;
     if (s->n_pairs >= s->cap_pairs) {
         if (!snd_grow((void **)&s->pair, &cap, s->n_pairs + 1, sizeof *s->pair) ||
