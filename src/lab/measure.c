@@ -378,18 +378,15 @@ static void fill_theory_value(job *j, snd_run *u, int e, int i) {
     snd_rvalue *v = NULL;
     for (int m = SND_PM_NONE + 1; m < SND_PM_COUNT; m++) {
         snd_predicted p;
-        if (!snd_predicted_at(j->theory, e, i, (snd_pmetric)m, &p)) continue;
+        const bool has = snd_predicted_at(j->theory, e, i, (snd_pmetric)m, &p), log = snd_pmetric_log((snd_pmetric)m);
+        const law sim = !has || p.approx ? looked_up(j, e, i, (snd_pmetric)m) : (law){0};
+        if (!has && !sim.known) continue;
         if (!v) v = snd_run_value(u, snd_predicted_name(j->theory, i), snd_predicted_layer(j->theory, i));
         if (!v) return;
-        const bool log = snd_pmetric_log((snd_pmetric)m);
         snd_metric *to = snd_value_metric(v, snd_pmetric_name((snd_pmetric)m), log);
-        to->predicted = on_scale(&p, log);
-        law th = theory_law(&p, log);
-        if (p.approx) {
-            const law sim = looked_up(j, e, i, (snd_pmetric)m);
-            if (sim.known) th = sim, to->predicted = sim.centre;
-        }
-        if (j->o.bands != SND_BANDS_NONE) set_band(j, &th, log, to);
+        const law l = sim.known ? sim : theory_law(&p, log);
+        to->predicted = sim.known ? sim.centre : on_scale(&p, log);
+        if (j->o.bands != SND_BANDS_NONE) set_band(j, &l, log, to);
     }
 }
 
@@ -438,20 +435,28 @@ static double time_left(const job *j, double share) { // of the limit; 0: there 
     return fmax(1e-3, share * (j->deadline - snd_now()));
 }
 
-// Is any number of the theory an estimate only?
+// Is any number of the theory an estimate only, or a mean square beyond it?
 static bool estimated(const job *j) {
     snd_predicted p;
     for (int e = 0; e < j->n_exits; e++)
-        for (int i = 0; i < snd_predicted_count(j->theory); i++)
-            for (int m = SND_PM_NONE + 1; m < SND_PM_COUNT; m++)
-                if (snd_predicted_at(j->theory, e, i, (snd_pmetric)m, &p) && p.approx) return true;
+        for (int i = 0; i < snd_predicted_count(j->theory); i++) {
+            if (!shown_by_theory(j, e, i)) continue;
+            if (!snd_predicted_at(j->theory, e, i, SND_PM_Q, &p) || p.approx) return true;
+            if (snd_predicted_at(j->theory, e, i, SND_PM_GQ, &p) && p.approx) return true;
+        }
     return false;
+}
+
+static int runs_wanted(const job *j) {
+    if (j->o.bands == SND_BANDS_SIMULATED) return BAND_RUNS;
+    const int64_t same_work = LOOK_RUNS * LOOK_ROWS / j->sim->o.rows; // batch norm looks with all rows
+    return same_work > BAND_RUNS_LEAST ? (int)same_work : BAND_RUNS_LEAST;
 }
 
 static sonde_status simulate(job *j) {
     const snd_probe_opts o = probe_opts(j, true);
     SND_TRY(snd_probe_make(j->arena, j->spec, &o, &j->sim));
-    const int want = j->o.band_runs > 0 ? j->o.band_runs : j->o.bands == SND_BANDS_SIMULATED ? BAND_RUNS : LOOK_RUNS;
+    const int want = j->o.band_runs > 0 ? j->o.band_runs : runs_wanted(j);
     // seeds of their own: the band must not know the measurement
     SND_TRY(run_some(j, "bands", j->sim, j->o.seed + 0x5EED0000u, want, time_left(j, 0.4), &j->sim_values, &j->sims));
     if (j->sims >= BAND_RUNS_LEAST || j->sims == want) return SONDE_OK;
