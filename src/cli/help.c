@@ -13,6 +13,10 @@ static void lines(snd_buf *b, const char *text, const char *prefix) {
     }
 }
 
+static void paragraph(snd_cli *c, snd_buf *b, const char *text, int indent) {
+    snd_wrap(b, text, indent, c->columns > 110 ? 110 : c->columns);
+}
+
 // "  name   text", the text wrapped beside the name.
 static void entry(snd_cli *c, snd_buf *b, const char *name, const char *text, int column) {
     snd_buf wrapped = {0};
@@ -43,20 +47,25 @@ static void first_example(snd_buf *b, const snd_verb *v) {
 
 void snd_help_top(snd_cli *c) {
     snd_buf b = {0};
-    snd_buf_put(
-        &b, "sonde: does a deep network carry its signal? Theory, measurement and advice for every residual wiring.\n"
-            "\nUsage: sonde VERB [SPEC] [key=value ...] [--options]\n");
+    paragraph(c, &b,
+              "sonde: does a deep network carry its signal? Theory, measurement and advice for every residual wiring.\n"
+              "\nUsage: sonde VERB [SPEC] [key=value ...] [--options]",
+              0);
     head(c, &b, "Verbs");
     for (int i = 0; i < snd_verb_count(); i++) entry(c, &b, snd_verb_at(i)->name, snd_verb_at(i)->summary, 13);
     head(c, &b, "SPEC");
-    snd_buf_put(
-        &b, "  a YAML file, a preset (sonde models), a wiring (sonde wirings) or a formula (sonde help formula)\n"
-            "  such as 'x = x + F(N(x))'; key=value after it sets model keys (sonde help keys): layers=64 norm=rms\n");
+    paragraph(
+        c, &b,
+        "a YAML file, a preset (sonde models), a wiring (sonde wirings) or a formula (sonde help formula) such as "
+        "'x = x + F(N(x))'; key=value after it sets model keys (sonde help keys): layers=64 norm=rms",
+        2);
     head(c, &b, "Examples");
     for (int i = 0; i < snd_verb_count(); i++) first_example(&b, snd_verb_at(i));
-    snd_buf_put(&b, "\n'sonde help VERB' or 'sonde VERB --help' says more. --version prints the version.\n"
-                    "Exit status: 0 fine, 1 findings (--fail-on), 2 a bad word on the command line, 3 a bad file,\n"
-                    "4 training diverged, 130 interrupted.\n");
+    paragraph(c, &b,
+              "\n'sonde help VERB' or 'sonde VERB --help' says more. --version prints the version.\n"
+              "Exit status: 0 fine, 1 findings (--fail-on), 2 a bad word on the command line, 3 a bad file, 4 training "
+              "diverged, 130 interrupted.",
+              0);
     snd_put(c, &b);
     snd_buf_free(&b);
 }
@@ -76,11 +85,14 @@ static void option_entry(snd_cli *c, snd_buf *b, const snd_opt_row *o, int colum
 
 void snd_help_verb(snd_cli *c, const snd_verb *v) {
     snd_buf b = {0};
-    snd_buf_printf(&b, "sonde %s: %s\n\nUsage: sonde %s %s\n", v->name, v->summary, v->name, v->usage);
+    const char *title = snd_arena_printf(c->arena, "sonde %s: %s", v->name, v->summary);
+    paragraph(c, &b, title ? title : v->name, 0);
+    snd_buf_printf(&b, "\nUsage: sonde %s %s\n", v->name, v->usage);
     if (v->operands == SND_OPS_SPEC)
-        snd_buf_put(&b,
-                    "\nSPEC is a YAML file, a preset (sonde models), a wiring (sonde wirings) or a formula in quotes\n"
-                    "(sonde help formula); key=value sets model keys (sonde help keys).\n");
+        paragraph(c, &b,
+                  "\nSPEC is a YAML file, a preset (sonde models), a wiring (sonde wirings) or a formula in quotes "
+                  "(sonde help formula); key=value sets model keys (sonde help keys).",
+                  0);
     head(c, &b, "Options");
     for (int i = 0; i < snd_opt_count(); i++)
         if (snd_opt_applies(snd_opt_at(i), v->name)) option_entry(c, &b, snd_opt_at(i), 26);
@@ -92,8 +104,8 @@ void snd_help_verb(snd_cli *c, const snd_verb *v) {
 
 void snd_help_options(snd_cli *c) {
     snd_buf b = {0};
-    snd_buf_put(&b,
-                "Options mean the same for every verb that has them; '--name VALUE' and '--name=VALUE' are one.\n\n");
+    paragraph(c, &b,
+              "Options mean the same for every verb that has them; '--name VALUE' and '--name=VALUE' are one.\n\n", 0);
     for (int i = 0; i < snd_opt_count(); i++) {
         const snd_opt_row *o = snd_opt_at(i);
         option_entry(c, &b, o, 26);
@@ -127,8 +139,8 @@ static const char *const formula_rows[][2] = {
 
 void snd_help_formula(snd_cli *c) {
     snd_buf b = {0};
-    snd_buf_put(&b,
-                "A formula says how the blocks join the residual stream. The whole language: docs/formulas.md.\n\n");
+    paragraph(c, &b,
+              "A formula says how the blocks join the residual stream. The whole language: docs/formulas.md.\n\n", 0);
     for (size_t i = 0; i < sizeof formula_rows / sizeof *formula_rows; i++)
         entry(c, &b, formula_rows[i][0], formula_rows[i][1], 34);
     snd_put(c, &b);
@@ -137,7 +149,8 @@ void snd_help_formula(snd_cli *c) {
 
 void snd_help_keys(snd_cli *c) {
     snd_buf b = {0};
-    snd_buf_put(&b, "Model keys, set by key=value after SPEC or under model: in a YAML file. Default in brackets.\n\n");
+    paragraph(c, &b, "Model keys, set by key=value after SPEC or under model: in a YAML file. Default in brackets.\n\n",
+              0);
     for (int i = 0; i < snd_key_count(); i++) {
         const snd_key_row *k = snd_key_at(i);
         char text[1024];

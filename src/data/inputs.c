@@ -218,8 +218,9 @@ sonde_status snd_data_inputs(const snd_dataset *d, uint64_t seed, int64_t rows, 
         snd_data_gauss(seed, "input", rows, features, c, x);
         return SONDE_OK;
     }
-    SND_FAIL_IF(features != d->features, SONDE_ESHAPE, "%s: rows have %lld features, the model reads %lld (key inputs)",
-                d->name, (long long)d->features, (long long)features);
+    SND_FAIL_IF(features != d->features, SONDE_ESHAPE,
+                "%s: rows have %lld features, the model reads %lld; give inputs=%lld", d->name, (long long)d->features,
+                (long long)features, (long long)d->features);
     SND_FAIL_IF(rows > d->rows, SONDE_ESHAPE, "%s: %lld rows, but %lld are asked for", d->name, (long long)d->rows,
                 (long long)rows);
     return take_rows(d, seed, rows, x, labels);

@@ -312,7 +312,7 @@ static sonde_status run_walk(builder *b, snd_id x) {
     const snd_val in = {.kind = SND_V_STREAM, .cols = b->stack.d, .id = x};
     snd_val out;
     const sonde_status s = snd_walk_stack(&w, in, &out);
-    if (s != SONDE_OK) return snd_fail_prefix(s, "wiring, ");
+    if (s != SONDE_OK) return snd_fail_prefix(s, "wiring: ");
     b->m->n_sublayers = w.n_sublayers;
     return b->o->n_exits ? SONDE_OK : finish(b, b->stack.L, out.id);
 }
@@ -322,7 +322,7 @@ static sonde_status check_formula(snd_arena *a, const snd_stack *stack) {
     snd_val in = {.kind = SND_V_STREAM, .cols = stack->d, .id = 1};
     if (stack->convnet) in = (snd_val){.kind = SND_V_MAP, .cols = stack->d, .h = 32, .w = 32, .id = 1};
     const sonde_status s = snd_walk_check(&w, in);
-    return s == SONDE_OK ? s : snd_fail_prefix(s, "wiring, ");
+    return s == SONDE_OK ? s : snd_fail_prefix(s, "wiring: ");
 }
 
 sonde_status snd_model_build(snd_arena *a, const snd_spec *spec, const snd_build *o, snd_model **out) {

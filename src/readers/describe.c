@@ -391,7 +391,7 @@ static sonde_status walk(snd_describer *b, snd_val *out) {
     SND_TRY(snd_d_text_begin(b));
     SND_TRY(snd_d_relative(b));
     const sonde_status st = snd_walk_stack(&w, in, out);
-    if (st != SONDE_OK) return snd_fail_prefix(st, "wiring, ");
+    if (st != SONDE_OK) return snd_fail_prefix(st, "wiring: ");
     b->d->n_sublayers = w.n_sublayers;
     return snd_d_text_end(b);
 }

@@ -415,7 +415,7 @@ static sonde_status walk(reader *r, const snd_predict_opts *o) {
                   .on_exit = p_exit};
     snd_val out;
     const sonde_status status = snd_walk_stack(&w, (snd_val){.kind = SND_V_STREAM, .cols = s->width, .id = x}, &out);
-    if (status != SONDE_OK) return snd_fail_prefix(status, "wiring, ");
+    if (status != SONDE_OK) return snd_fail_prefix(status, "wiring: ");
     return o->n_exits > 0 ? SONDE_OK : finish_exit(r, r->stack.L, out.id, true);
 }
 
