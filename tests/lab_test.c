@@ -147,6 +147,36 @@ static void nothing_overflows(void **state) {
     snd_arena_destroy(e.a);
 }
 
+// The input's scale is a unit to the theory as well: what a net without eps does is the same at 1e150 and at 1e-150.
+static void theory_holds_at_every_scale(void **state) {
+    (void)state;
+    const env e = start();
+    const char *over[] = {"width=32", "layers=3", "eps=0"};
+    const char *const wirings[] = {"residual", "post", "pre"};
+    const double shifts[] = {0, 60, 150, -50, -150};
+    for (int w = 0; w < 3; w++) {
+        double gq0 = 0, q0 = 0, g0 = 0;
+        for (int i = 0; i < 5; i++) {
+            const snd_measure_opts o = {.scale = pow(10, shifts[i]), .bands = SND_BANDS_THEORY, .rows = 8};
+            const int at = e.r->n_runs;
+            CHECK_OK(snd_lab_predict(e.r, load(&e, wirings[w], over, 3), "scaled", &o));
+            const snd_run *u = e.r->runs[at];
+            const bool scales = w == 0; // the others have a norm
+            const double q = metric(u, "layers.0.x", "q")->predicted, gq = metric(u, "in.x", "gq")->predicted;
+            const double g = metric(u, "layers.0.x", "gq")->predicted;
+            if (i == 0) q0 = q, gq0 = gq, g0 = g;
+            CHECK_CLOSE(q, scales ? q0 + 2 * shifts[i] : w == 1 ? q0 : q, 1e-9);
+            CHECK_CLOSE(metric(u, "in.x", "q")->predicted, 2 * shifts[i], 1e-9);
+            if (w == 0) CHECK_CLOSE(gq, gq0, 1e-9);
+            if (w == 1) CHECK_CLOSE(gq, gq0 - 2 * shifts[i], 1e-9);
+            assert_true(isfinite(gq) && isfinite(g));
+            if (w < 2) CHECK_CLOSE(g, g0, 1e-9);
+            CHECK_CLOSE(metric(u, "in.x", "q")->hi - metric(u, "in.x", "q")->lo, 0.16, 0.5);
+        }
+    }
+    snd_arena_destroy(e.a);
+}
+
 static void a_time_limit_is_kept(void **state) {
     (void)state;
     const env e = start();
@@ -182,6 +212,6 @@ int main(void) {
         cmocka_unit_test(sweep_equals_single_depths), cmocka_unit_test(threads_change_no_bit),
         cmocka_unit_test(bands_hold_the_means),       cmocka_unit_test(one_matrix_growth),
         cmocka_unit_test(nothing_overflows),          cmocka_unit_test(a_time_limit_is_kept),
-        cmocka_unit_test(what_cannot_be_is_refused)};
+        cmocka_unit_test(what_cannot_be_is_refused),  cmocka_unit_test(theory_holds_at_every_scale)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -564,8 +564,9 @@ snd_mid snd_m_input(snd_moments *t, int64_t dim, double q, double cos) {
     v->rep = REP_BASE;
     v->dim = dim;
     v->gauss = true;
-    v->base_q = q;
-    v->base_c = q * cos;
+    v->k = isfinite(q) && (q > 0x1p64 || (q > 0 && q < 0x1p-64)) ? ilogb(q) / 2 : 0; // fourth moments have to exist
+    v->base_q = ldexp(q, -2 * v->k);
+    v->base_c = v->base_q * cos;
     return y;
 }
 
@@ -796,6 +797,18 @@ static bool has_kink(snd_gfn fn) {
     return fn == SND_GFN_RELU || fn == SND_GFN_ABS;
 }
 
+// Node v becomes the number fn(c 2^k), or the derivative there; one too large or small to be squared gets an exponent.
+static void number_of(m_node *v, snd_gfn fn, bool slope, double c, int k) {
+    const bool recip = fn == SND_GFN_RECIP;
+    v->k = recip ? (slope ? -2 : -1) * k : 0;
+    v->c0 = (slope ? snd_gfn_slope : snd_gfn_value)(fn, recip ? c : ldexp(c, k));
+    if (v->c0 == 0 || !isfinite(v->c0)) return;
+    const int e = ilogb(v->c0);
+    if (e > -64 && e < 64) return;
+    v->k += e;
+    v->c0 = ldexp(v->c0, -e);
+}
+
 // fn (or its derivative) of x into node y.
 static void represent_unary(snd_moments *t, snd_mid y, snd_gfn fn, bool slope, snd_mid x) {
     double (*at)(snd_gfn, double) = slope ? snd_gfn_slope : snd_gfn_value;
@@ -810,7 +823,7 @@ static void represent_unary(snd_moments *t, snd_mid y, snd_gfn fn, bool slope, s
     if (constant(NODE(x)) || from == 0) { // no spread: a number
         const double c = constant(NODE(x)) ? NODE(x)->c0 : snd_m_e1(t, x);
         v->rep = REP_SUM;
-        v->c0 = at(fn, ldexp(c, NODE(x)->k));
+        number_of(v, fn, slope, c, NODE(x)->k);
         v->approx = NODE(x)->approx;
         v->gauss = true;
         return;
