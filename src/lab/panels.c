@@ -210,9 +210,9 @@ static const struct {
 enum { N_PLOTS = sizeof PLOTS / sizeof *PLOTS, N_DEPTHS = 9 };
 
 static sonde_status plot_spec(show *s, int i, int width, snd_spec **out) {
-    const char *over[] = {"inputs=784", "outputs=10", "block=one-matrix", "layers=256",
-                          snd_record_text(s->rec, "width=%d", width)};
-    return snd_spec_load(s->rec->arena, PLOTS[i].formula, over, 5, out);
+    const char *over[] = {"inputs=784", "outputs=10",     "block=one-matrix",
+                          "layers=256", "init=stem = he", snd_record_text(s->rec, "width=%d", width)};
+    return snd_spec_load(s->rec->arena, PLOTS[i].formula, over, 6, out);
 }
 
 static sonde_status sweep(show *s, snd_record *to, int i, int width, int64_t rows, int seeds, const char *label) {
