@@ -46,8 +46,10 @@ static void show_formula(snd_cli *c, const snd_spec *s, const snd_description *d
     if (s->title) snd_buf_printf(&b, "  %s\n", s->title);
     if (w) snd_buf_printf(&b, "  wiring %s: %s\n", w->key, w->title);
     if (w && w->source && *w->source) {
-        snd_buf_put(&b, "  source ");
-        snd_buf_printf(&b, "%s\n", w->source);
+        snd_buf source = {0};
+        snd_wrap(&source, w->source, 9, columns_of(c));
+        snd_buf_printf(&b, "  source %s", source.s ? source.s + 9 : "\n");
+        snd_buf_free(&source);
     }
     snd_put(c, &b);
     snd_buf_free(&b);
@@ -63,7 +65,11 @@ static void put_setting(void *ctx, const char *key, const char *text, bool bare)
     (void)bare;
     if (!strcmp(key, "wiring") || !text || !*text || strchr(text, '\n') || !strcmp(text, "0"))
         return; // 0: switched off
-    snd_buf_printf(&l->b, "%s%s %s", l->b.len ? l->sep : "", key, text);
+    snd_buf_put(&l->b, l->b.len ? l->sep : "");
+    const size_t at = l->b.len;
+    snd_buf_printf(&l->b, "%s %s", key, text);
+    for (size_t i = at; !l->b.failed && l->b.len - at < 40 && i < l->b.len; i++)
+        if (l->b.s[i] == ' ') l->b.s[i] = SND_GLUE; // no line break inside a setting
 }
 
 static void show_settings(snd_cli *c, const snd_spec *s) {
@@ -78,7 +84,7 @@ static void show_settings(snd_cli *c, const snd_spec *s) {
 
 static void show_kind(snd_cli *c, const snd_layer_kind *k) {
     snd_buf b = {0};
-    snd_buf_printf(&b, "  %slayers %s%s\n", k->stack, k->layers, k->count == 1 ? " (one)" : "");
+    snd_buf_printf(&b, "  %slayer%s %s\n", k->stack, k->count == 1 ? "" : "s", k->layers);
     indented(&b, k->text, 4);
     if (k->first_text) {
         snd_buf_printf(&b, "    in layer %d:\n", k->first);

@@ -504,9 +504,10 @@ static void finish_calls(snd_describer *b) {
 
 static sonde_status start_lines(snd_describer *b) {
     const snd_description *d = b->d;
-    int gated = 0, zero = 0;
+    int gated = 0, unused = 0, zero = 0;
     for (int i = 0; i < d->n_calls; i++) {
-        gated += d->calls[i].no_grad;
+        gated += d->calls[i].no_grad && d->calls[i].gate;
+        unused += d->calls[i].no_grad && !d->calls[i].gate;
         zero += d->calls[i].out_zero && !d->calls[i].no_grad;
     }
     if (gated)
@@ -514,6 +515,8 @@ static sonde_status start_lines(snd_describer *b) {
             b,
             "%d of %d branches are multiplied by zero at the start: in the first step only their gates get a gradient",
             gated, d->n_calls));
+    if (unused)
+        SND_TRY(line(b, "%d of %d branches never reach the output: nothing inside them can learn", unused, d->n_calls));
     if (zero)
         SND_TRY(
             line(b, "%d of %d branches return zero at the start: in the first step only their last maps get a gradient",
