@@ -6,7 +6,7 @@
 static void put_cell(snd_buf *b, const snd_cell *c) {
     snd_buf_put(b, c->text ? "<td>" : "<td class=\"num\">");
     if (c->text)
-        snd_html_text(b, c->text);
+        snd_html_prose(b, c->text);
     else if (!isnan(c->num))
         snd_html_number(b, c->num, c->log, 4);
     snd_buf_put(b, "</td>");
@@ -18,13 +18,17 @@ static bool is_number(const snd_rtable *t, int column) {
 }
 
 static void put_table(snd_buf *b, const snd_rtable *t) {
+    snd_buf_put(b, "<h3>"); // outside the box: a phone scrolls the table, not the sentence
+    snd_html_text(b, t->title);
+    snd_buf_put(b, "</h3>");
+    if (t->caption) {
+        snd_buf_put(b, "<p class=\"muted\">");
+        snd_html_prose(b, t->caption);
+        snd_buf_put(b, "</p>");
+    }
     snd_buf_put(b, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"");
     snd_html_text(b, t->title);
-    snd_buf_put(b, "\"><table class=\"data\"><caption><strong>");
-    snd_html_text(b, t->title);
-    snd_buf_put(b, "</strong> ");
-    if (t->caption) snd_html_prose(b, t->caption);
-    snd_buf_put(b, "</caption><thead><tr>");
+    snd_buf_put(b, "\"><table class=\"data\"><thead><tr>");
     for (int i = 0; i < t->n_columns; i++) {
         snd_buf_put(b, is_number(t, i) ? "<th scope=\"col\" class=\"num\">" : "<th scope=\"col\">");
         snd_html_text(b, t->columns[i]);
