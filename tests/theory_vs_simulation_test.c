@@ -85,7 +85,8 @@ static void bands_hold_the_mean(void **state) {
                 inside += ok, far += out, cells++, own += ok, own_far += out;
                 z2 += m->z * m->z * (spreads(m) ? 1 : 0);
             }
-        if (own_far > 0) print_message("inside %.2f, far %.2f: %s\n", own / (3 * L), own_far / (3 * L), SUBJECTS[i].formula);
+        if (own_far > 0)
+            print_message("inside %.2f, far %.2f: %s\n", own / (3 * L), own_far / (3 * L), SUBJECTS[i].formula);
         assert_true(own_far <= 0.1 * 3 * L);
         snd_arena_destroy(a);
     }
@@ -124,15 +125,17 @@ static void estimates_are_looked_up(void **state) {
         snd_arena *a = snd_arena_create();
         snd_record *r = snd_record_create(a, SND_REC_MEASURE);
         const snd_spec *spec = load(a, &SUBJECTS[i], "width=96", "layers=6");
-        CHECK_OK(snd_lab_measure(r, spec, "measured", &(snd_measure_opts){.rows = 16, .seeds = 20, .no_params = true, .bands = SND_BANDS_NONE}));
+        CHECK_OK(
+            snd_lab_measure(r, spec, "measured",
+                            &(snd_measure_opts){.rows = 16, .seeds = 20, .no_params = true, .bands = SND_BANDS_NONE}));
         snd_record *p = snd_record_create(a, SND_REC_PREDICT);
         CHECK_OK(snd_lab_predict(p, spec, "predicted", &(snd_measure_opts){.rows = 16}));
         for (int k = 0; k < 3; k++) {
             const snd_metric *m = metric(r->runs[0], 5, METRICS[k]), *t = metric(p->runs[0], 5, METRICS[k]);
             const double error = hypot(m->sd / sqrt(20), half_width(t) / 2 / sqrt(24)); // means of 20 nets and of 24
             if (!(fabs(m->mean - t->predicted) <= 4 * error + 1e-5))
-                fail_msg("%s of %s: measured %.4f, predicted %.4f, standard error %.4f", METRICS[k], SUBJECTS[i].formula, m->mean,
-                         t->predicted, error);
+                fail_msg("%s of %s: measured %.4f, predicted %.4f, standard error %.4f", METRICS[k],
+                         SUBJECTS[i].formula, m->mean, t->predicted, error);
         }
         snd_arena_destroy(a);
     }
