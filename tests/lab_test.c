@@ -177,6 +177,34 @@ static void theory_holds_at_every_scale(void **state) {
     snd_arena_destroy(e.a);
 }
 
+// A seed without a number is not averaged away; a metric without a meaning is not there.
+static void what_is_no_number(void **state) {
+    (void)state;
+    const env e = start();
+    const char *over[] = {"width=8", "layers=1"};
+    snd_measure_opts o = {.rows = 1, .seeds = 6, .bands = SND_BANDS_NONE, .dtype = SND_F64};
+    CHECK_OK(snd_lab_measure(e.r, load(&e, "x = sqrt(dot(x, x) - 8) * x", over, 2), "some seeds", &o));
+    const snd_run *u = e.r->runs[0];
+    assert_true(isnan(metric(u, "layers.0.x", "q")->mean));
+    assert_true(metric(u, "layers.0.x", "q")->measured);
+    const int64_t lost = u->nonfinite;
+    assert_true(lost > 0);
+    assert_true(isfinite(metric(u, "in.x", "q")->mean));
+    assert_null(snd_value_find(snd_run_find(u, "in.x"), "cos")); // of one example
+    assert_null(snd_value_find(snd_run_find(u, "in.x"), "bvar"));
+    const char *zero[] = {"width=64", "layers=2", "block=W(relu(W(u, n)), d, zero=1)"};
+    o.rows = 4;
+    CHECK_OK(snd_lab_measure(e.r, load(&e, "residual", zero, 3), "branches of zero", &o));
+    u = e.r->runs[1];
+    assert_int_equal(u->nonfinite, 0);
+    assert_true(metric(u, "layers.0.F.out", "q")->mean == -INFINITY);
+    assert_null(snd_value_find(snd_run_find(u, "layers.0.F.out"), "kurt"));
+    CHECK_OK(snd_lab_measure(e.r, load(&e, "x = x + 1e9", over, 2), "far from zero", &o));
+    u = e.r->runs[2];
+    CHECK_CLOSE(metric(u, "layers.0.x", "var")->mean, metric(u, "in.x", "var")->mean, 1e-6);
+    snd_arena_destroy(e.a);
+}
+
 static void a_time_limit_is_kept(void **state) {
     (void)state;
     const env e = start();
@@ -212,6 +240,7 @@ int main(void) {
         cmocka_unit_test(sweep_equals_single_depths), cmocka_unit_test(threads_change_no_bit),
         cmocka_unit_test(bands_hold_the_means),       cmocka_unit_test(one_matrix_growth),
         cmocka_unit_test(nothing_overflows),          cmocka_unit_test(a_time_limit_is_kept),
-        cmocka_unit_test(what_cannot_be_is_refused),  cmocka_unit_test(theory_holds_at_every_scale)};
+        cmocka_unit_test(what_cannot_be_is_refused),  cmocka_unit_test(theory_holds_at_every_scale),
+        cmocka_unit_test(what_is_no_number)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -194,9 +194,17 @@ static bool limit_misses(const char *metric, const snd_metric *m) {
     return !strcmp(metric, "bvar") && m->predicted < m->lo;
 }
 
+// Is the metric defined for any seed? See read_cell() in probe.c.
+static bool applies(const job *j, int index) {
+    bool any = !j->measure;
+    for (int k = 0; k < j->seeds && !any; k++) any = !isnan(j->values[(int64_t)index * j->seeds + k]);
+    return any;
+}
+
 static void fill_cell(job *j, snd_run *u, snd_rvalue *v, int index) {
     const snd_cell_spec *c = &j->probe->cells[index];
     const snd_metric_row *row = snd_metric_at(c->metric);
+    if (!applies(j, index)) return;
     snd_metric *m = snd_value_metric(v, row->name, row->log);
     if (j->measure) {
         const bool first_only = !strncmp(row->name, "absmax_", 7);
@@ -204,7 +212,7 @@ static void fill_cell(job *j, snd_run *u, snd_rvalue *v, int index) {
         for (int k = 0; k < (first_only ? 1 : j->seeds); k++)
             snd_moment_add(&s, j->values[(int64_t)index * j->seeds + k], row->log);
         m->measured = true;
-        m->mean = s.n ? s.mean : NAN;
+        m->mean = s.n && !s.nonfinite ? s.mean : NAN; // a seed without a number is not averaged away
         m->sd = snd_moment_sd(&s);
         u->nonfinite += s.nonfinite;
     }

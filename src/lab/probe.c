@@ -394,6 +394,8 @@ static double read_cell(const snd_exec *x, const snd_cell_spec *c) {
     const double *s = snd_exec_raw(x, c->stat, NULL);
     const snd_metric_row *r = snd_metric_at(c->metric);
     const double v = r->get(s);
+    // NaN of finite numbers: the metric does not apply (a cosine of zeros, of one example); else a NaN counts
+    if (isnan(v) && s[SND_ST_NONFINITE] > 0) return INFINITY;
     if (!strcmp(r->name, "absmax_row")) return floor(v / (double)c->width);
     if (!strcmp(r->name, "absmax_feature")) return v - (double)c->width * floor(v / (double)c->width);
     return v;

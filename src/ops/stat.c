@@ -50,11 +50,28 @@ static double effective_rank(const snd_run *r, int64_t R, int64_t D, const void 
     return snd_k_effective_rank(r->threads, r->t, m, D, rows, work);
 }
 
+// q less the mean of squared row means, row by row about the mean where the difference would cancel.
+static double row_variance(const snd_run *r, const snd_kmoments *m, int64_t R, int64_t D, const void *x) {
+    const double n = (double)R * (double)D, q = m->sumsq / n, var = q - m->sum_rowmean2 / (double)R;
+    if (!(var < 1e-6 * q) || m->nonfinite) return var;
+    double sum = 0;
+    for (int64_t i = 0; i < R; i++) {
+        const double shift = snd_load(r->t, x, i * D);
+        double mean = 0;
+        for (int64_t j = 0; j < D; j++) mean += snd_load(r->t, x, i * D + j) - shift;
+        mean /= (double)D;
+        for (int64_t j = 0; j < D; j++) {
+            const double d = snd_load(r->t, x, i * D + j) - shift - mean;
+            sum += d * d;
+        }
+    }
+    return sum / n;
+}
+
 static void put_moments(double *s, const snd_kmoments *m, int64_t R, int64_t D, int mask) {
     const double n = (double)R * (double)D, q = m->sumsq / n;
     s[SND_ST_Q] = q;
     s[SND_ST_MEAN] = m->sum / n;
-    s[SND_ST_VAR] = q - m->sum_rowmean2 / (double)R;
     s[SND_ST_ABSMAX] = m->absmax;
     s[SND_ST_AT] = (double)m->at;
     s[SND_ST_ABSMIN] = m->absmin;
@@ -79,6 +96,7 @@ static void run(snd_run *r) {
     snd_kmoments m;
     snd_k_moments(r->threads, r->t, R, D, v->p, what, &m);
     put_moments(s, &m, R, D, mask);
+    s[SND_ST_VAR] = row_variance(r, &m, R, D, v->p);
     s[SND_ST_EXP] = v->e;
     if (w && mask & SND_SM_ROWCOS) {
         snd_k_rowcos(r->threads, r->t, R, D, v->p, w->p, &s[SND_ST_ROWCOS], &s[SND_ST_RATIO]);

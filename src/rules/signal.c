@@ -142,8 +142,8 @@ void snd_rule_nonfinite(snd_judge *j) {
     if (!v) return;
     char why[400];
     snprintf(why, sizeof why,
-             "the %s of %s is the first that is not finite in every seed; %lld numbers of this run are not", what,
-             v->name, (long long)j->run->nonfinite);
+             "the %s of %s is the first that is not finite, in some seed or in all; %lld numbers of this run are not",
+             what, v->name, (long long)j->run->nonfinite);
     snd_judge_say(
         j, SND_LEVEL_ERROR, v->name, NAN, false, why,
         "look at what this value is computed from: a division by a number that can be zero (dot, rms, eps=0), "
