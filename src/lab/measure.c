@@ -8,7 +8,15 @@
 
 // Rows of a simulated net: those of the measured one, since what a mean over rows spreads depends on their number; with
 // more than 64 the spread hardly changes. Where the algebra is an estimate, predict takes a quick look with fewer.
-enum { BAND_ROWS = 64, BAND_ROWS_BATCH = 256, BAND_RUNS = 32, BAND_RUNS_LEAST = 8, LOOK_ROWS = 16, LOOK_RUNS = 24 };
+enum {
+    BAND_ROWS = 64,
+    BAND_ROWS_BATCH = 256,
+    BAND_RUNS = 32,
+    BAND_RUNS_LEAST = 8,
+    RUNS_FEW = 16,
+    LOOK_ROWS = 16,
+    LOOK_RUNS = 24
+};
 
 typedef struct job {
     snd_record *rec;
@@ -456,7 +464,9 @@ static bool estimated(const job *j) {
 }
 
 static int runs_wanted(const job *j) {
-    if (j->o.bands == SND_BANDS_SIMULATED) return BAND_RUNS;
+    // the mean of few seeds spreads so much itself that more simulated nets would hardly narrow the band
+    const int64_t enough = !j->measure ? BAND_RUNS : 4 * j->seeds > RUNS_FEW ? 4 * j->seeds : RUNS_FEW;
+    if (j->o.bands == SND_BANDS_SIMULATED) return (int)(enough < BAND_RUNS ? enough : BAND_RUNS);
     const int64_t same_work = LOOK_RUNS * LOOK_ROWS / j->sim->o.rows; // batch norm looks with all rows
     return same_work > BAND_RUNS_LEAST ? (int)same_work : BAND_RUNS_LEAST;
 }

@@ -29,20 +29,10 @@ static void draw(const snd_run *r, int64_t node, int64_t n, void *out) {
     snd_k_fill_normal(1, r->t, (snd_key){{(uint32_t)k, (uint32_t)(k >> 32)}}, 0, n, sqrt(r->n->attr.f[0]), out);
 }
 
-// x - x is 0 where x is finite, NaN elsewhere.
-static bool row_is_finite(snd_dtype t, const void *x, int64_t first, int64_t n) {
-    double s = 0;
-    float f = 0;
-    for (int64_t i = first; t == SND_F64 && i < first + n; i++) s += ((const double *)x)[i] - ((const double *)x)[i];
-    for (int64_t i = first; t != SND_F64 && i < first + n; i++) f += ((const float *)x)[i] - ((const float *)x)[i];
-    return s == 0 && f == 0;
-}
-
-// y becomes NaN in the rows in which `check` holds a number that is not finite.
-static void mark_bad_rows(const snd_run *r, int64_t R, int64_t n, void *y, int64_t n_check, const void *check) {
+// y becomes NaN in the rows whose entry of the Gram matrix's diagonal is not finite: there the operand was not.
+static void mark_bad_rows(const snd_run *r, int64_t R, int64_t n, void *y, const bool *bad) {
     for (int64_t i = 0; i < R; i++) {
-        if (row_is_finite(r->t, check, i * n_check, n_check)) continue;
-        for (int64_t j = 0; j < n; j++) snd_store(r->t, y, i * n + j, NAN);
+        for (int64_t j = 0; bad[i] && j < n; j++) snd_store(r->t, y, i * n + j, NAN);
     }
 }
 
@@ -64,6 +54,7 @@ typedef struct work {
     double *wide, *G, *L, *M, *d;
     void *tL, *tA, *tZ, *tQ;
     int32_t *piv;
+    bool *bad, *bad_dy; // [R]
 } work;
 
 static size_t layout(int64_t R, int64_t k, int64_t n, void *base, work *w) {
@@ -74,8 +65,9 @@ static size_t layout(int64_t R, int64_t k, int64_t n, void *base, work *w) {
         at[i] = base ? (double *)base + total : NULL;
         total += (sizes[i] + 7) / 8 * 8;
     }
-    *w = (work){at[0], at[1], at[2], at[3], at[4],
-                at[5], at[6], at[7], at[8], base ? (int32_t *)((double *)base + total) : NULL};
+    int32_t *piv = base ? (int32_t *)((double *)base + total) : NULL;
+    bool *bad = base ? (bool *)(piv + R) : NULL;
+    *w = (work){at[0], at[1], at[2], at[3], at[4], at[5], at[6], at[7], at[8], piv, bad, bad ? bad + R : NULL};
     return (size_t)(total + R) * sizeof(double);
 }
 
@@ -94,16 +86,25 @@ static void widen(snd_dtype t, const void *restrict src, int64_t n, double *rest
         for (int64_t i = 0; i < n; i++) dst[i] = (double)f[i];
 }
 
+static void narrow(snd_dtype t, const double *restrict src, int64_t n, void *restrict dst) {
+    float *f = dst;
+    if (t == SND_F64)
+        memcpy(dst, src, (size_t)n * sizeof *src);
+    else
+        for (int64_t i = 0; i < n; i++) f[i] = (float)src[i];
+}
+
 // v widened into w->wide, its factor into w->L and, in the graph's type, w->tL. Returns the rank. A row that is not
 // finite has a Gram entry that is not: its part of the factor is zero, and it must not touch the others (0 * Inf).
 static int64_t factor(const snd_run *r, const snd_rv *v, int64_t R, int64_t cols, work *w) {
     widen(r->t, v->p, R * cols, w->wide);
     snd_k_gram(SND_F64, R, cols, w->wide, w->G);
     for (int64_t i = 0; i < R; i++) {
-        if (!isfinite(w->G[i * R + i])) memset(w->wide + i * cols, 0, (size_t)cols * sizeof *w->wide);
+        w->bad[i] = !isfinite(w->G[i * R + i]);
+        if (w->bad[i]) memset(w->wide + i * cols, 0, (size_t)cols * sizeof *w->wide);
     }
     const int64_t p = snd_k_cholesky(R, 1e-14, w->G, w->L, w->d, w->piv);
-    snd_convert(w->L, SND_F64, w->tL, r->t, R * R);
+    narrow(r->t, w->L, R * R, w->tL);
     return p;
 }
 
@@ -121,7 +122,7 @@ static void forward_run(snd_run *r) {
         snd_k_fill_const(1, r->t, R * n, 0, y);
     else
         snd_k_gemm(1, r->t, false, false, R, n, p, 1, w.tL, R, w.tZ, n, 0, y, n);
-    mark_bad_rows(r, R, n, y, k, x->p);
+    mark_bad_rows(r, R, n, y, w.bad);
     snd_out_done(r, 0, x->e, -1);
 }
 
@@ -184,8 +185,7 @@ static void row_space(const snd_run *r, int64_t R, int64_t k, int64_t p, const w
     for (int64_t c = 0; c < k; c += R) {
         const int64_t b = k - c < R ? k - c : R;
         snd_k_gemm(1, SND_F64, false, false, p, b, R, 1, M, R, w->wide + c, k, 0, Q, R);
-        for (int64_t i = 0; i < p; i++)
-            snd_convert(Q + i * R, SND_F64, (char *)w->tQ + (size_t)(i * k + c) * size, r->t, b);
+        for (int64_t i = 0; i < p; i++) narrow(r->t, Q + i * R, b, (char *)w->tQ + (size_t)(i * k + c) * size);
     }
 }
 
@@ -199,6 +199,7 @@ static void backward_run(snd_run *r) {
     layout(R, k, n, r->scratch, &w);
     // the fresh part F = chol(dy dyᵀ) Z2
     const int64_t p2 = factor(r, dy, R, n, &w);
+    memcpy(w.bad_dy, w.bad, (size_t)R * sizeof *w.bad);
     draw(r, r->index, p2 * k, w.tZ);
     if (p2 == 0)
         snd_k_fill_const(1, r->t, R * k, 0, F);
@@ -213,7 +214,7 @@ static void backward_run(snd_run *r) {
         snd_k_gemm(1, r->t, false, true, R, p, k, -1, F, k, w.tQ, k, 1, w.tA, R);
         snd_k_gemm(1, r->t, false, false, R, k, p, 1, w.tA, R, w.tQ, k, 1, F, k);
     }
-    mark_bad_rows(r, R, k, F, n, dy->p);
+    mark_bad_rows(r, R, k, F, w.bad_dy);
     snd_out_done(r, 0, dy->e, -1);
 }
 
