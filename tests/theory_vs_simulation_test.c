@@ -74,7 +74,7 @@ static void bands_hold_the_mean(void **state) {
         snd_record *r = snd_record_create(a, SND_REC_MEASURE);
         // seeds of their own: equal weights would give all formulas the same luck
         const snd_measure_opts o = {.rows = 16, .seeds = SEEDS, .seed = 1000 + 100 * (uint64_t)i, .no_params = true};
-        CHECK_OK(snd_lab_measure(r, load(a, &SUBJECTS[i], "width=48", "layers=12"), "bands", &o));
+        CHECK_OK(snd_lab_measure(r, load(a, &SUBJECTS[i], "width=64", "layers=12"), "bands", &o));
         double own = 0, own_far = 0;
         for (int l = 0; l < L; l++)
             for (int k = 0; k < 3; k++) {

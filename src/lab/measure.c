@@ -1,6 +1,6 @@
 // predict and measure: theory, finite-width bands and measurement meet in one record, value by value, under the same
-// names. Measurement and band simulation run the same probe; the simulation has its Gaussian maps integrated out, so it
-// follows the law of the net at its real width without a single weight.
+// names. Measurement and band simulation run the same probe; the simulation has its Gaussian maps integrated out where
+// that is cheaper, and then follows the law of the net at its real width without a single weight.
 #include "lab/probe.h"
 
 #include <math.h>
@@ -71,10 +71,16 @@ static bool asked_for_costly(const snd_measure_opts *o) {
 
 static bool uses_batch_norm(const snd_spec *s) {
     if (s->norm == SND_NORM_BATCH) return true;
-    return snd_formula_calls(s->formula, "BN");
+    return snd_formula_calls(s->formula, "BN") || (s->block_text && strstr(s->block_text, "BN("));
 }
 
-static snd_probe_opts probe_opts(const job *j, bool integrate) {
+// Integrating the maps out pays where they are wide: the work of a map is then 8 rows^2 width, not 2 rows width^2 and
+// width^2 draws. In between lies a factor of about four; the law is the same.
+static bool maps_are_wide(const snd_spec *s, int64_t rows) {
+    return s->width >= 4 * rows;
+}
+
+static snd_probe_opts probe_opts(const job *j, bool simulate) {
     const snd_measure_opts *o = &j->o;
     snd_probe_opts p = {.rows = o->rows,
                         .dtype = o->dtype,
@@ -91,12 +97,11 @@ static snd_probe_opts probe_opts(const job *j, bool integrate) {
                         .max_memory = o->max_memory,
                         .stop = o->stop,
                         .costly = asked_for_costly(o) || (!j->sparse && o->rows <= 64)};
-    if (!integrate) return p;
+    if (!simulate) return p;
     const bool look = j->o.bands != SND_BANDS_SIMULATED;
     const int64_t most = uses_batch_norm(j->spec) ? BAND_ROWS_BATCH : look ? LOOK_ROWS : BAND_ROWS;
     p.rows = o->rows < most ? o->rows : most;
-    p.integrate = true;
-    p.dtype = o->dtype; // so that rounding is the measured one too
+    p.integrate = maps_are_wide(j->spec, p.rows);
     p.params = p.costly = false;
     return p;
 }
@@ -466,7 +471,8 @@ static bool estimated(const job *j) {
 static int runs_wanted(const job *j) {
     // the mean of few seeds spreads so much itself that more simulated nets would hardly narrow the band
     const int64_t enough = !j->measure ? BAND_RUNS : 4 * j->seeds > RUNS_FEW ? 4 * j->seeds : RUNS_FEW;
-    if (j->o.bands == SND_BANDS_SIMULATED) return (int)(enough < BAND_RUNS ? enough : BAND_RUNS);
+    const int64_t most = j->sim->o.rows > BAND_ROWS ? RUNS_FEW : BAND_RUNS;
+    if (j->o.bands == SND_BANDS_SIMULATED) return (int)(enough < most ? enough : most);
     const int64_t same_work = LOOK_RUNS * LOOK_ROWS / j->sim->o.rows; // batch norm looks with all rows
     return same_work > BAND_RUNS_LEAST ? (int)same_work : BAND_RUNS_LEAST;
 }
