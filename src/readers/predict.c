@@ -457,7 +457,8 @@ sonde_status snd_predict(snd_arena *a, const snd_spec *spec, const snd_predict_o
     p->rows = (double)o->rows;
     p->t = snd_moments_create(a, (int)o->rows);
     if (!p->t) return SONDE_ENOMEM;
-    reader r = {.p = p, .t = p->t, .layer = -2, .exit = -1};
+    // the first segment holds the input and all of in:, where functions of the input still count as its own noise
+    reader r = {.p = p, .t = p->t, .layer = -1, .exit = -1};
     r.nn = (snd_nn){.spec = spec, .stack = &r.stack, .layer = -1};
     snd_model_stack(spec, &r.stack);
     r.profiled = has_profile(spec->init) || has_profile(spec->formula->init);
