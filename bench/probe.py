@@ -47,7 +47,7 @@ def main():
     python = next((p for p in ("/usr/bin/python3", sys.executable)
                    if subprocess.run([p, "-c", "import torch"], stderr=subprocess.DEVNULL).returncode == 0), None)
     small = {"start-up (sonde version)": [a.sonde, "version"], "describe, 12 layers": [a.sonde, "describe", "pre", "layers=12"],
-             "predict, 256 layers": [a.sonde, "predict", "residual", "layers=256", "--json"]}
+             "predict, 256 layers": [a.sonde, "predict", "residual", "layers=256"]}
     rows = {k: [] for k in ["sonde s", "sonde MiB", "torch s", "torch MiB", "time ratio", "memory ratio", *small]}
     for _ in range(a.rounds):
         s, m, _out = timed(probe)

@@ -30,8 +30,8 @@ int snd_cpu_count(void) {
 
 // ---- the pool -------------------------------------------------------------------------------------------------------
 
-// MOST workers; a wait looks SPINS times (some tens of microseconds, the gap between two kernels) before it sleeps.
-enum { MOST = 255, SPINS = 2000 };
+// MOST workers; a wait looks SPINS times (about a tenth of a millisecond, the gap between two kernels) before it sleeps.
+enum { MOST = 255, SPINS = 8000 };
 
 typedef struct job job;
 struct job {
