@@ -260,6 +260,12 @@ static void put_ratio(snd_run *u, const char *name, const snd_metric *a, const s
     m->predicted = (a->predicted - b->predicted) / per;
 }
 
+static bool is_layer_end(const snd_rvalue *v) { // "layers.3.x"
+    const char *p = v->layer >= 0 ? strchr(v->name, '.') : NULL;
+    p = p ? strchr(p + 1, '.') : NULL;
+    return p && !strcmp(p, ".x");
+}
+
 static void put_slopes(job *j, snd_run *u, const char *metric, const char *against_layer, const char *against_log) {
     const int L = (int)u->depth;
     double *x = snd_arena_array(j->arena, (size_t)L + 1, sizeof *x),
@@ -267,12 +273,12 @@ static void put_slopes(job *j, snd_run *u, const char *metric, const char *again
     double *y = snd_arena_array(j->arena, (size_t)L + 1, sizeof *y);
     if (!x || !lx || !y) return;
     int n = 0;
-    for (int l = 0; l < L; l++) {
-        const char *name = snd_arena_printf(j->arena, "layers.%d.x", l);
-        const double v = name ? best(metric_of(u, name, metric)) : NAN;
+    for (int i = 0; i < u->n_values && n < L; i++) { // in running order, so layer by layer
+        if (!is_layer_end(u->values[i])) continue;
+        const double v = best(snd_value_find(u->values[i], metric));
         if (!isfinite(v)) continue;
-        x[n] = l + 1;
-        lx[n] = log(l + 1);
+        x[n] = u->values[i]->layer + 1;
+        lx[n] = log(x[n]);
         y[n++] = v * log(10);
     }
     const struct {
