@@ -380,7 +380,7 @@ static sonde_status fill(job *j) {
 // Theory alone needs no graph: the prediction's own list of values is the table.
 static bool shown_by_theory(const job *j, int e, int i) {
     const char *name = snd_predicted_name(j->theory, i);
-    if (snd_predicted_find(j->theory, e, name) != i) return false;
+    if (!snd_predicted_belongs(j->theory, e, i)) return false;
     if (!j->sparse) return true;
     const char *last = snd_arena_printf(j->arena, "layers.%d.x", j->exits[e] - 1);
     return !strcmp(name, "in.x") || !strcmp(name, "out.x") || (last && !strcmp(name, last));

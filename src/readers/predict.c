@@ -609,6 +609,10 @@ int snd_predicted_find(const snd_prediction *p, int exit, const char *name) {
     return -1;
 }
 
+bool snd_predicted_belongs(const snd_prediction *p, int exit, int i) {
+    return p->taps[i].exit < 0 || p->taps[i].exit == exit;
+}
+
 bool snd_predicted_metric(const snd_prediction *p, const char *name, snd_pmetric m, snd_predicted *out) {
     return snd_predicted_at(p, p->n_exits - 1, snd_predicted_find(p, p->n_exits - 1, name), m, out);
 }

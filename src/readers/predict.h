@@ -55,6 +55,8 @@ const char *snd_predicted_name(const snd_prediction *p, int i);
 int snd_predicted_layer(const snd_prediction *p, int i);          // from 0; -1: none
 /// Values of out: ("out.x", "out.N1.out", "logits") belong to one exit; the others to all. -1: none.
 int snd_predicted_find(const snd_prediction *p, int exit, const char *name);
+/// Is value i one of all exits, or of this one?
+bool snd_predicted_belongs(const snd_prediction *p, int exit, int i);
 /// One number; gradients depend on the exit. False: does not apply there.
 bool snd_predicted_at(const snd_prediction *p, int exit, int i, snd_pmetric m, snd_predicted *out);
 /// By name, at the deepest exit.
