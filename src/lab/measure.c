@@ -406,13 +406,14 @@ static void fill_theory_value(job *j, snd_run *u, int e, int i) {
     for (int m = SND_PM_NONE + 1; m < SND_PM_COUNT; m++) {
         snd_predicted p;
         const bool has = snd_predicted_at(j->theory, e, i, (snd_pmetric)m, &p), log = snd_pmetric_log((snd_pmetric)m);
-        const law sim = !has || p.approx ? looked_up(j, e, i, (snd_pmetric)m) : (law){0};
+        const law sim = looked_up(j, e, i, (snd_pmetric)m), th = has ? theory_law(&p, log) : (law){0};
+        const bool estimate = sim.known && (!has || p.approx);
         if (!has && !sim.known) continue;
         if (!v) v = snd_run_value(u, snd_predicted_name(j->theory, i), snd_predicted_layer(j->theory, i));
         if (!v) return;
         snd_metric *to = snd_value_metric(v, snd_pmetric_name((snd_pmetric)m), log);
-        const law l = sim.known ? sim : theory_law(&p, log);
-        to->predicted = sim.known ? sim.centre : on_scale(&p, log);
+        const law l = estimate || !th.known ? sim : th;
+        to->predicted = estimate ? sim.centre : on_scale(&p, log);
         if (j->o.bands != SND_BANDS_NONE) set_band(j, &l, log, to);
     }
 }
@@ -462,15 +463,18 @@ static double time_left(const job *j, double share) { // of the limit; 0: there 
     return fmax(1e-3, share * (j->deadline - snd_now()));
 }
 
-// Is any number of the theory an estimate only, or a mean square beyond it?
-static bool estimated(const job *j) {
+// Is a mean square of the theory an estimate only, beyond it, or without a band?
+static bool needs_look(const job *j, int e, int i, snd_pmetric m) {
     snd_predicted p;
+    if (!snd_predicted_at(j->theory, e, i, m, &p)) return m == SND_PM_Q;
+    return p.approx || (isfinite(p.log10) && !isfinite(p.sd));
+}
+
+static bool estimated(const job *j) {
     for (int e = 0; e < j->n_exits; e++)
-        for (int i = 0; i < snd_predicted_count(j->theory); i++) {
-            if (!shown_by_theory(j, e, i)) continue;
-            if (!snd_predicted_at(j->theory, e, i, SND_PM_Q, &p) || p.approx) return true;
-            if (snd_predicted_at(j->theory, e, i, SND_PM_GQ, &p) && p.approx) return true;
-        }
+        for (int i = 0; i < snd_predicted_count(j->theory); i++)
+            if (shown_by_theory(j, e, i) && (needs_look(j, e, i, SND_PM_Q) || needs_look(j, e, i, SND_PM_GQ)))
+                return true;
     return false;
 }
 

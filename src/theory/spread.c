@@ -456,16 +456,12 @@ static void respond(spread *s, const ref *given, int n, double c, const form *df
     // statistics at the layer's start
     int at[MAX_REFS];
     for (int i = 0; i < n_old; i++) {
-        snd_mid v = old[i];
-        double scale = 1;
-        if (!old_node(s, v)) { // a function of an old value, or batch-centred: not followed
-            if (NODE(v)->rep != REP_CENTRE)
-                scale = 0;
-            else
-                return;
-        }
-        at[i] = scale == 0 ? -1 : live_index(s, v);
-        if (at[i] < 0) return;
+        const bool centred = !old_node(s, old[i]) && NODE(old[i])->rep == REP_CENTRE;
+        if (centred) return; // batch-centred: not followed
+        at[i] = old_node(s, old[i]) ? live_index(s, old[i]) : -1;
+        if (at[i] >= 0) continue;
+        s->lost = true; // a function of what is not fresh: no statistic tells how it moves
+        return;
     }
     if (n_old == 1)
         add_form(s, out, &s->old_form[mean_stat(s, at[0])], c * inner);
