@@ -1,6 +1,9 @@
 // Matrix product: against long double in every layout, exact where sums are exact, bitwise equal for 1 to 4 threads.
 #include "kernels_common.h"
 
+#include <signal.h>
+#include <sys/time.h>
+
 static const snd_kgemm kinds[3] = {SND_KGEMM_OWN, SND_KGEMM_OPENBLAS, SND_KGEMM_NONE};
 
 typedef struct shape {
@@ -127,6 +130,40 @@ static void nan_and_inf_travel(void **state) {
     }
 }
 
+static volatile sig_atomic_t n_signals, n_strays;
+static char *volatile stack_here;
+
+static void on_alarm(int sig) {
+    (void)sig;
+    char here;
+    const ptrdiff_t d = stack_here - &here;
+    n_signals++;
+    n_strays += d > (1 << 20) || d < -(1 << 20); // this frame lies elsewhere than the stack
+}
+
+// A handler's frame must land on the stack, never in a kernel's operands.
+static void signals_find_the_stack(void **state) {
+    (void)state;
+    char here;
+    stack_here = &here;
+    struct sigaction now = {.sa_handler = on_alarm, .sa_flags = SA_RESTART}, before;
+    sigaction(SIGALRM, &now, &before);
+    const struct itimerval often = {{0, 200}, {0, 200}}, never = {{0, 0}, {0, 0}};
+    setitimer(ITIMER_REAL, &often, NULL);
+    EACH_TYPE(t) {
+        const int64_t n = 150;
+        arr A = arr_draw(t, n * n, 0, "A", 1), B = arr_draw(t, n * n, 0, "B", 1), C = arr_make(t, n * n, 0);
+        const int signals = n_signals;
+        for (int i = 0; i < 200 || (i < 20000 && n_signals < signals + 50); i++)
+            snd_k_gemm(1, t, i & 1, i & 2, n, n, n, 1, A.p, n, B.p, n, 0, C.p, n);
+        arr_free(&A), arr_free(&B), arr_free(&C);
+    }
+    setitimer(ITIMER_REAL, &never, NULL);
+    sigaction(SIGALRM, &before, NULL);
+    assert_true(n_signals > 0);
+    assert_int_equal(n_strays, 0);
+}
+
 static void names_say_what_runs(void **state) {
     (void)state;
     snd_k_limit_gemm(SND_KGEMM_OWN);
@@ -141,6 +178,7 @@ int main(void) {
         cmocka_unit_test_teardown(exact_sums_are_equal, reset_hooks),
         cmocka_unit_test(threads_agree_bitwise),
         cmocka_unit_test(nan_and_inf_travel),
+        cmocka_unit_test(signals_find_the_stack),
         cmocka_unit_test_teardown(names_say_what_runs, reset_hooks),
     };
     return cmocka_run_group_tests_name("gemm", tests, NULL, reset_hooks);

@@ -140,6 +140,6 @@ sonde_status snd_read_file(const char *path, size_t max, char **data, size_t *n)
 sonde_status snd_make_dirs(const char *path) SONDE_MUST_CHECK;
 
 /// Set by SIGINT's handler in the cli; long loops look at it between steps.
-typedef struct snd_stop { volatile int flag; } snd_stop;
+typedef struct snd_stop { _Atomic int flag; } snd_stop;
 
 #endif

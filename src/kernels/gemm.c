@@ -1,12 +1,15 @@
 // Front of the matrix product. C is cut into a grid of tiles that depends on M, N and K only; a tile is one call of a
 // single-threaded kernel: oneDNN's dnnl_sgemm (f32), OpenBLAS' cblas_*gemm (f64; f32 without oneDNN), or our own loop.
 // So the bits do not depend on the thread count, which neither library promises for its own threading.
+// oneDNN's kernels (2.6.3, AVX-512) keep the stack pointer in their packed operands: a signal handler that runs on the
+// stack meanwhile writes its frame into the heap. So signals wait until the product is done.
 // The libraries are opened at the first product that is worth it and never closed; nothing links to them.
 #include "kernels/rows.h"
 #include <assert.h>
 #include <dlfcn.h>
 #include <limits.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -176,6 +179,15 @@ static void choose_grid(gemm_job *j) {
     j->across = ceil_div(j->N, j->cols);
 }
 
+// Of the calling thread; the pool's own threads take none. Signals of a thread's own faults stay: they cannot wait.
+static void hold_signals(sigset_t *before) {
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
+    sigset_t all;
+    sigfillset(&all);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) sigdelset(&all, faults[i]);
+    pthread_sigmask(SIG_BLOCK, &all, before);
+}
+
 static bool fits_int(const gemm_job *j) {
     return j->M <= INT_MAX && j->N <= INT_MAX && j->K <= INT_MAX && j->lda <= INT_MAX && j->ldb <= INT_MAX &&
            j->ldc <= INT_MAX;
@@ -205,5 +217,9 @@ void snd_k_gemm(int th, snd_dtype t, bool ta, bool tb, int64_t M, int64_t N, int
     j.how = tiny || !fits_int(&j) ? SND_KGEMM_OWN : backend(t);
     choose_grid(&j);
     const int64_t tiles = ceil_div(M, j.rows) * j.across;
+    const bool hold = j.how == SND_KGEMM_ONEDNN;
+    sigset_t before;
+    if (hold) hold_signals(&before);
     snd_parallel(M * N * K < 1 << 18 ? 1 : th, tiles, tile_task, &j);
+    if (hold) pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
