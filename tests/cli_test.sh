@@ -56,6 +56,11 @@ done
 
 # ---- bad words: exit 2, nothing on stdout, the nearest name
 try 2 wirigns; err "did you mean wirings?"; no_out
+try 2 measure pre --labels x; err "--labels needs --data"; no_out
+try 0 predict pre layers=2 width=8 --tokens 4; err "--batch counts them"
+try 0 demo slides-forward closed-forms --quick --time-limit 1ms -o limited; err "left no room for 1 of 2 panels"
+try 2 measure --panel closed-forms --seeds 3; err "--seeds is for a SPEC"; no_out
+try 2 measure pre --panel closed-forms; err "would be ignored"; no_out
 try 2 frobnicate; err "frobnicate"; no_out
 try 2 wirings --jsn; err "did you mean --json?"; no_out
 try 2 wirings depnorm; err "did you mean deepnorm?"; no_out

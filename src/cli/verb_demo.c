@@ -37,6 +37,7 @@ sonde_status snd_verb_demo(snd_cli *c) {
                              .threads = (int)snd_opt_int(c, "threads", 0),
                              .dtype = snd_dtype_find(snd_opt_str(c, "dtype", "f32")),
                              .max_memory = (size_t)snd_opt_int(c, "max-memory", 0),
+                             .time_limit = snd_opt_num(c, "time-limit", 0),
                              .stop = c->stop,
                              .progress = progress,
                              .ctx = &b};

@@ -34,6 +34,26 @@ static sonde_status read_metrics(snd_cli *c, snd_measure_opts *o) {
     return SONDE_OK;
 }
 
+// Options that would be ignored silently: most puzzling results are one such word.
+static sonde_status refuse_idle_options(const snd_cli *c) {
+    static const char *const of_specs[] = {"wirings", "depths", "seeds",       "batch",       "tokens",
+                                           "cos",     "bands",  "loss",        "input-scale", "no-params",
+                                           "data",    "labels", "standardize", "metrics"};
+    static const char *const of_data[] = {"labels", "standardize"};
+    if (snd_opt_given(c, "panel")) {
+        SND_FAIL_IF(c->spec_word, SONDE_EUSAGE, "--panel brings its own specs; '%s' would be ignored", c->spec_word);
+        for (size_t i = 0; i < sizeof of_specs / sizeof *of_specs; i++)
+            SND_FAIL_IF(snd_opt_given(c, of_specs[i]), SONDE_EUSAGE, "--panel fixes its settings; --%s is for a SPEC",
+                        of_specs[i]);
+        return SONDE_OK;
+    }
+    const bool data = snd_opt_given(c, "data");
+    for (int i = 0; i < 2; i++)
+        SND_FAIL_IF(!data && snd_opt_given(c, of_data[i]), SONDE_EUSAGE, "--%s needs --data", of_data[i]);
+    SND_FAIL_IF(data && snd_opt_given(c, "cos"), SONDE_EUSAGE, "--cos is for drawn inputs; --data brings its own");
+    return SONDE_OK;
+}
+
 static sonde_status read_options(snd_cli *c, bar *b, snd_measure_opts *o, snd_dataset **data) {
     *o = (snd_measure_opts){.rows = snd_opt_int(c, "batch", 0),
                             .cos = snd_opt_num(c, "cos", 0),
@@ -81,17 +101,24 @@ static const char *label_of(const snd_spec *s) {
     return s->wiring_key ? s->wiring_key : s->title ? s->title : brief ? s->wiring_text : "your formula";
 }
 
+static void note_idle_tokens(const snd_cli *c, snd_record *r, const snd_spec *s) {
+    if (snd_opt_given(c, "tokens") && s->family == SND_FAM_MLP)
+        snd_record_note(r, "--tokens has no meaning here: the mlp family has examples only, and --batch counts them");
+}
+
 static sonde_status all(snd_cli *c, snd_record *r, const snd_measure_opts *o, bool measure) {
     const char *const *wirings;
     const int n = snd_opt_strs(c, "wirings", &wirings);
     snd_spec *spec;
     if (!n) {
         SND_TRY(snd_cli_load_spec(c, &spec));
+        note_idle_tokens(c, r, spec);
         return one(r, spec, label_of(spec), o, measure);
     }
     if (!c->spec_word) c->spec_word = wirings[0];
     for (int i = 0; i < n; i++) {
         SND_TRY(snd_cli_load_wiring(c, wirings[i], &spec));
+        if (i == 0) note_idle_tokens(c, r, spec);
         SND_TRY(one(r, spec, spec->wiring_key ? spec->wiring_key : wirings[i], o, measure));
     }
     return SONDE_OK;
@@ -103,6 +130,7 @@ static sonde_status panels(snd_cli *c, bar *b, const char *const *names, int n) 
                              .dtype = snd_dtype_find(snd_opt_str(c, "dtype", "f32")),
                              .threads = (int)snd_opt_int(c, "threads", 0),
                              .max_memory = (size_t)snd_opt_int(c, "max-memory", 0),
+                             .time_limit = snd_opt_num(c, "time-limit", 0),
                              .stop = c->stop,
                              .progress = progress,
                              .ctx = b};
@@ -117,6 +145,7 @@ static sonde_status verb(snd_cli *c, bool measure) {
     snd_measure_opts o;
     snd_dataset *data = NULL;
     const char *const *names;
+    SND_TRY(refuse_idle_options(c));
     const int n_panels = measure ? snd_opt_strs(c, "panel", &names) : 0;
     if (n_panels) return panels(c, &b, names, n_panels);
     snd_spec *spec; // loaded first: a file's measure: part gives options too

@@ -76,6 +76,7 @@ typedef struct snd_demo_opts {
     snd_dtype dtype;
     int threads;
     size_t max_memory;
+    double time_limit;                 // seconds, 0: none; fewer seeds and panels then, and a note
     const snd_stop *stop;
     void (*progress)(void *ctx, const char *what, int64_t done, int64_t total); void *ctx;
 } snd_demo_opts;

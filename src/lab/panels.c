@@ -10,6 +10,7 @@
 typedef struct show {
     snd_record *rec;
     const snd_demo_opts *o;
+    double deadline;  // of snd_now(), with a time limit
     bool have_slides; // the nets of the slides' panels are measured once
     int slides_first;
     snd_record *plots; // the sweeps of the one-matrix nets, measured once
@@ -17,10 +18,15 @@ typedef struct show {
 
 // ---- measuring -----------------------------------------------------------------------------------------------------------------
 
+static double time_left(const show *s) {
+    return s->o->time_limit > 0 ? s->deadline - snd_now() : INFINITY;
+}
+
 static snd_measure_opts base_opts(const show *s) {
     return (snd_measure_opts){.seed = s->o->seed,
                               .dtype = s->o->dtype,
                               .threads = s->o->threads,
+                              .time_limit = s->o->time_limit > 0 ? fmax(time_left(s), 1e-3) : 0,
                               .stop = s->o->stop,
                               .progress = s->o->progress,
                               .band_runs = s->o->quick ? 16 : 0,
@@ -418,10 +424,16 @@ static sonde_status find_panel(const char *name, int *out) {
 }
 
 sonde_status snd_lab_demo(snd_record *r, const char *const *names, int n, const snd_demo_opts *o) {
-    show s = {.rec = r, .o = o};
-    for (int i = 0; i < (n ? n : N_PANELS); i++) {
+    show s = {.rec = r, .o = o, .deadline = snd_now() + o->time_limit};
+    const int all = n ? n : N_PANELS;
+    for (int i = 0; i < all; i++) {
         int k = i;
         if (n) SND_TRY(find_panel(names[i], &k));
+        if (i > 0 && time_left(&s) <= 0) {
+            snd_record_note(r, "The time limit left no room for %d of %d panels: '%s' and what follows it", all - i,
+                            all, PANELS[k].title);
+            break;
+        }
         SND_TRY(PANELS[k].run(&s, PANELS[k].title));
     }
     if (s.have_slides || s.plots)
