@@ -16,7 +16,7 @@ static void put_attr(const snd_attr *a, snd_buf *b) {
         snd_buf_printf(b, " f%d=", k);
         snd_buf_num(b, a->f[k], 17);
     }
-    for (int k = 0; k < 6; k++) {
+    for (int k = 0; k < 8; k++) {
         if (a->i[k] != 0) snd_buf_printf(b, " i%d=%" PRId64, k, a->i[k]);
     }
 }

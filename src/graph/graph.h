@@ -37,8 +37,8 @@ typedef struct snd_value {
     int32_t param;           // index of the parameter, -1
 } snd_value;
 
-enum { SND_MAX_OUT = 4 };
-typedef struct snd_attr { double f[6]; int64_t i[6]; } snd_attr;   // meaning per op, documented in its file
+enum { SND_MAX_OUT = 5 };
+typedef struct snd_attr { double f[6]; int64_t i[8]; } snd_attr;   // meaning per op, documented in its file
 typedef struct snd_node {
     int op;                  // row of ops.def
     snd_id *in; int n_in;

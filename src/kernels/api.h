@@ -79,6 +79,55 @@ double snd_k_xent_fwd(int th, snd_dtype t, int64_t R, int64_t V, double s, const
 void snd_k_xent_bwd(int th, snd_dtype t, int64_t R, int64_t V, double s, const void *logits, const int64_t *target,
                     int64_t ignore, const double *lse, int64_t n_used, double dloss, void *dlogits);
 
+// ---- attention -----------------------------------------------------------------------------------------------------
+// q [B, Tq, heads*hd], k, v [B, Tk, kv_heads*hd]; head h reads kv head h / (heads / kv_heads). Query i stands at index
+// past + i and reads the keys j with past + i - back <= j <= past + i + front, 0 <= j < Tk; at least one for each i.
+//   s_ij = cap(scale q_i.k_j + scale_r qr_i.r_(past+i-j)) + bias[h][past + i - j + Tk - 1 - past],  cap(s) = c tanh(s/c)
+//   p = softmax of s over j,  out_i = sum_j p_ij v_j,  lse_i = log sum_j e^(s_ij)
+// Keys are taken SND_ATTN_K at a time with a running maximum, scores never exist as Tq x Tk. Sums run in T (FMA where the
+// instruction set has it) within such a block, row sums in double across blocks. The work is cut by shape alone.
+// A number that is not finite reaches exactly the results that read it, if `lanes` is 1; with more lanes it may reach
+// further (0 times NaN at masked places), never less far.
+enum { SND_ATTN_Q = 64, SND_ATTN_K = 64 };       // queries and keys of a tile
+typedef struct snd_kattn {
+    int64_t B, Tq, Tk, heads, kv_heads, hd;
+    int64_t past, front, back;
+    double scale, scale_r, softcap;               // softcap 0: none
+    const void *q, *k, *v;
+    const void *qr, *r;                           // [B, Tq, heads*hd], [>= past + Tq, heads*hd], or NULL; then front = 0
+    const void *bias;                             // [heads, snd_k_attn_distances] by past + i - j, smallest first; or NULL
+    double fq, fk, fv, fqr, fr;                   // powers of two: the operands meant are q*fq, k*fk, ...
+    int64_t lanes;                                // queries taken at once, 1 .. SND_ATTN_Q
+} snd_kattn;
+/// Row length of bias: Tq + Tk - 1 distances and room for what tiles read beyond.
+int64_t snd_k_attn_distances(int64_t Tq, int64_t Tk);
+typedef enum snd_kattn_use { SND_KATTN_FWD, SND_KATTN_BWD, SND_KATTN_STATS } snd_kattn_use;
+/// Bytes of scratch (64-byte aligned) of snd_k_attn_fwd and snd_k_attn_stats; of a, only the shape and whether r and
+/// bias are NULL count.
+size_t snd_k_attn_scratch(snd_dtype t, const snd_kattn *a, snd_kattn_use use);
+/// lse: [B, heads, Tq].
+void snd_k_attn_fwd(int th, snd_dtype t, const snd_kattn *a, void *out, double *lse, void *scratch);
+/// Gradients, each may be NULL; without the factor scale (dq, dk) or scale_r (dqr, dr), which the caller knows better.
+/// out and dout: [B, Tq, heads*hd], meant as out*fout and dout*fdout. dbias: like bias, in double.
+typedef struct snd_kattn_grads {
+    const void *out, *dout;
+    double fout, fdout;
+    const double *lse;
+    void *dq, *dk, *dv, *dqr, *dr;
+    int64_t r_rows;                               // of r and dr
+    double *dbias;
+} snd_kattn_grads;
+size_t snd_k_attn_bwd_scratch(snd_dtype t, const snd_kattn *a, const snd_kattn_grads *g);
+void snd_k_attn_bwd(int th, snd_dtype t, const snd_kattn *a, const snd_kattn_grads *g, void *scratch);
+/// out[3]: mean over rows of the entropy of p (nats); largest s_ij (NaN if any is NaN); mean of the entropy over the
+/// logarithm of the number of keys read, over rows that read more than one (NaN: there are none).
+void snd_k_attn_stats(int th, snd_dtype t, const snd_kattn *a, double *out, void *scratch);
+
+/// Rotates pairs of the first `rotated` features of every head of x [B, T, heads*hd] by sign*(past + t)*theta^(-2i/rotated),
+/// i the pair: features (i, i + rotated/2), or (2i, 2i + 1) when interleaved. Angles in double. In place.
+void snd_k_rope(int th, snd_dtype t, int64_t B, int64_t T, int64_t heads, int64_t hd, int64_t rotated, bool interleaved,
+                double theta, int64_t past, double sign, const void *x, void *y);
+
 // ---- draws ---------------------------------------------------------------------------------------------------------
 /// Elements first .. first+n-1 of the key's stream (base.h), vectorised; equal to snd_normal_at bit for bit per type and
 /// for every instruction set. out = a*z.

@@ -92,6 +92,25 @@ snd_isa snd_k_isa(void);   // the one that runs now
 typedef double snd_kt_peak(int64_t rounds);
 typedef void snd_kt_copy(int64_t n, bool stream, const void *x, void *y);
 
+/// Bytes of the working memory of one task.
+typedef int64_t snd_kt_attn_slot(const snd_kattn *a, snd_kattn_use use);
+/// Queries i0 .. i0+n-1 (n <= SND_ATTN_Q) of head h in example b.
+typedef void snd_kt_attn_fwd(const snd_kattn *a, int64_t b, int64_t h, int64_t i0, int64_t n, void *slot, void *out,
+                             double *lse);
+/// The same; adds to g's dk, dv, dr, dbias, sets the queries' rows of dq and dqr.
+typedef void snd_kt_attn_bwd(const snd_kattn *a, const snd_kattn_grads *g, int64_t b, int64_t h, int64_t i0, int64_t n,
+                             void *slot);
+/// out[3]: sums over the queries of the entropy and of its share of the largest possible, largest score.
+typedef void snd_kt_attn_stats(const snd_kattn *a, int64_t b, int64_t h, int64_t i0, int64_t n, void *slot, double *out);
+
+typedef struct snd_ropespec {
+    int64_t B, tokens, heads, hd, rotated, past;
+    bool interleaved;
+    double theta, sign;
+} snd_ropespec;
+/// Positions t0 .. t1-1 of all examples and heads.
+typedef void snd_kt_rope(const snd_ropespec *s, int64_t t0, int64_t t1, const void *x, void *y);
+
 // ---- table ---------------------------------------------------------------------------------------------------------
 typedef enum snd_kfamily {
     SND_KF_NONE,

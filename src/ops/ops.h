@@ -67,6 +67,37 @@ snd_id snd_g_wsum(snd_graph *g, snd_id w, const snd_id *v, int k);
 /// Mean cross-entropy over the rows whose target is not -100 -> []; logits [.., V], targets (I64) [..]
 snd_id snd_g_xent(snd_graph *g, snd_id logits, snd_id targets);
 
+// ---- attention ------------------------------------------------------------------------------------------------------
+typedef enum snd_attn_bias { SND_ATTN_PLAIN, SND_ATTN_ALIBI, SND_ATTN_T5, SND_ATTN_XL } snd_attn_bias;
+typedef struct snd_attn {                ///< what attention does besides q, k, v
+    int64_t heads, kv_heads;             ///< head h reads kv head h / (heads / kv_heads)
+    double scale, softcap;               ///< scores q.k scale; then softcap tanh(s / softcap) when softcap > 0
+    bool causal;                         ///< key index <= past + query index
+    int64_t window;                      ///< 0: none; causal: query - key < window, else |query - key| < window
+    int64_t past;                        ///< keys that stand before the first query; a query's index counts from there
+    snd_attn_bias bias;                  ///< after softcap; ALIBI: -m_h |query - key|, m_h as in docs/formulas.md
+    int64_t max_distance;                ///< T5; the table's rows are the buckets, causal picks the decoder's
+} snd_attn;
+/// Softmax over keys of the masked scores, times v: q [B, Tq, heads*hd], k, v [B, Tk, kv_heads*hd] -> [B, Tq, heads*hd].
+/// table: T5, [buckets, heads], else 0.  XL: scores (q.k + qr.r_(i-j)) scale with qr [B, Tq, heads*hd] (u is in q, v in
+/// qr) and r [past + Tq, heads*hd], row = distance from query to key; needs causal; else 0.
+/// numerics  online softmax over tiles of keys in the graph's type, row sums in double; scores in true value whatever the
+///           operands' exponents; memory is O(T). Bits do not depend on the thread count. A NaN or Inf reaches exactly
+///           the queries that read it.
+/// errors    ESHAPE; ERANGE for numbers out of range and for a window that leaves a query without a key: a row with all
+///           keys masked does not exist.
+/// source    Vaswani et al. 2017, 3.2; tiles: Milakov & Gimelshein 2018, Dao et al. 2022; ALiBi: Press et al. 2021; T5:
+///           Raffel et al. 2020; XL: Dai et al. 2019, 3.3
+snd_id snd_g_attention(snd_graph *g, const snd_attn *a, snd_id q, snd_id k, snd_id v, snd_id table, snd_id qr, snd_id r);
+/// Rotates pairs of each head's first `rotated` features of x [B, T, heads*hd]: position past + t, pair i by the angle
+/// position * theta^(-2i / rotated); pairs (i, i + rotated/2), or (2i, 2i + 1) when interleaved. Su et al. 2021.
+snd_id snd_g_rope(snd_graph *g, snd_id x, int64_t heads, int64_t rotated, bool interleaved, double theta, int64_t past);
+enum { SND_AS_ENTROPY, SND_AS_MAXLOGIT, SND_AS_SHARE, SND_AS_COUNT };
+/// Measured, not differentiated, [SND_AS_COUNT] f64: mean entropy (nats) of the attention rows; largest score after
+/// softcap and bias; mean of entropy / log(keys the row reads) over rows that read more than one. NaN stays NaN.
+snd_id snd_g_attention_stats(snd_graph *g, const snd_attn *a, snd_id q, snd_id k, snd_id v, snd_id table, snd_id qr,
+                             snd_id r);
+
 // ---- statistics: an f64 vector per value ----------------------------------------------------------------------------
 // True figures from the stored ones s and e = s[SND_ST_EXP]: mean, absmax, absmin times 2^e; q, var, bvar times 2^2e;
 // the rest as they are. What was not asked for, or does not exist, is NaN. Definitions: docs/metrics.md.

@@ -1,0 +1,234 @@
+// Fronts of attention. Forward and statistics: a task is one block of queries of one head. Backward: a task is one head
+// of keys in some of the examples, and where there are few of those, some of the query blocks; gradients to which
+// several tasks add (dk, dv, dr, dbias) have a copy per task that would collide, added up in order at the end.
+// Working memory: SLOTS slots, taken and given back by the running tasks; which one a task gets shows in no bit.
+#include "kernels/rows.h"
+#include <assert.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <string.h>
+
+enum { SLOTS = 64, FEW_TASKS = 16, MOST_TASKS = 64, ALIGN = 64 };
+
+static int64_t up(int64_t n) {
+    return (n + ALIGN - 1) / ALIGN * ALIGN;
+}
+static int64_t least(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+static int64_t blocks(const snd_kattn *a) {
+    return (a->Tq + a->lanes - 1) / a->lanes;
+}
+
+int64_t snd_k_attn_distances(int64_t Tq, int64_t Tk) {
+    return Tq + Tk - 1 + SND_ATTN_Q;
+}
+
+// ---- slots ----------------------------------------------------------------------------------------------------------
+
+typedef struct slots {
+    char *base;
+    int64_t bytes;
+    _Atomic uint64_t taken; // bit by slot
+} slots;
+
+static int64_t slots_for(int64_t tasks) {
+    return least(tasks, SLOTS);
+}
+
+// At most SLOTS tasks run at a time, so there is a free one.
+static int take_slot(slots *s) {
+    uint64_t seen = atomic_load_explicit(&s->taken, memory_order_relaxed);
+    for (;;) {
+        int k = 0;
+        while (seen >> k & 1) k++;
+        if (atomic_compare_exchange_weak_explicit(&s->taken, &seen, seen | UINT64_C(1) << k, memory_order_acquire,
+                                                  memory_order_relaxed))
+            return k;
+    }
+}
+static void give_back(slots *s, int k) {
+    atomic_fetch_and_explicit(&s->taken, ~(UINT64_C(1) << k), memory_order_release);
+}
+static void *slot_at(const slots *s, int k) {
+    return s->base + k * s->bytes;
+}
+
+// ---- forward and statistics -----------------------------------------------------------------------------------------
+
+typedef struct query_job {
+    const snd_kattn *a;
+    slots slots;
+    snd_kt_attn_fwd *fwd;
+    snd_kt_attn_stats *stats;
+    void *out;
+    double *lse, *part; // part: [tasks][3]
+} query_job;
+
+static int64_t query_tasks(const snd_kattn *a) {
+    return a->B * a->heads * blocks(a);
+}
+
+// Later blocks first: under a causal mask they are the longer ones.
+static void query_task(void *ctx, int64_t i) {
+    query_job *j = ctx;
+    const snd_kattn *a = j->a;
+    const int64_t nb = blocks(a), i0 = (nb - 1 - i % nb) * a->lanes, n = least(a->Tq - i0, a->lanes);
+    const int64_t h = i / nb % a->heads, b = i / nb / a->heads;
+    const int k = take_slot(&j->slots);
+    if (j->fwd)
+        j->fwd(a, b, h, i0, n, slot_at(&j->slots, k), j->out, j->lse);
+    else
+        j->stats(a, b, h, i0, n, slot_at(&j->slots, k), j->part + 3 * i);
+    give_back(&j->slots, k);
+}
+
+size_t snd_k_attn_scratch(snd_dtype t, const snd_kattn *a, snd_kattn_use use) {
+    const int64_t tasks = query_tasks(a), slot = up(SND_PICK(attn_slot, t)(a, use));
+    const int64_t part = use == SND_KATTN_STATS ? tasks * 3 * (int64_t)sizeof(double) : 0;
+    return (size_t)(slots_for(tasks) * slot + part);
+}
+
+void snd_k_attn_fwd(int th, snd_dtype t, const snd_kattn *a, void *out, double *lse, void *scratch) {
+    query_job j = {.a = a, .fwd = SND_PICK(attn_fwd, t), .out = out, .lse = lse};
+    j.slots.base = scratch;
+    j.slots.bytes = up(SND_PICK(attn_slot, t)(a, SND_KATTN_FWD));
+    snd_parallel(th < SLOTS ? th : SLOTS, query_tasks(a), query_task, &j);
+}
+
+// Rows that read a single key have no entropy to speak of.
+static int64_t rows_with_choice(const snd_kattn *a) {
+    int64_t n = 0;
+    for (int64_t i = 0; i < a->Tq; i++) {
+        const int64_t at = a->past + i, from = at > a->back ? at - a->back : 0;
+        n += least(at + a->front + 1, a->Tk) - from > 1;
+    }
+    return n * a->B * a->heads;
+}
+
+void snd_k_attn_stats(int th, snd_dtype t, const snd_kattn *a, double *out, void *scratch) {
+    query_job j = {.a = a, .stats = SND_PICK(attn_stats, t)};
+    const int64_t tasks = query_tasks(a);
+    j.slots.base = scratch;
+    j.slots.bytes = up(SND_PICK(attn_slot, t)(a, SND_KATTN_STATS));
+    j.part = (double *)(j.slots.base + slots_for(tasks) * j.slots.bytes);
+    snd_parallel(th < SLOTS ? th : SLOTS, tasks, query_task, &j);
+    double sum[2] = {0, 0}, top = -INFINITY;
+    for (int64_t i = 0; i < tasks; i++) {
+        const double *p = j.part + 3 * i;
+        sum[0] += p[0];
+        sum[1] += p[1];
+        if (isnan(p[2]) || p[2] > top) top = isnan(top) ? top : p[2];
+    }
+    out[0] = sum[0] / (double)(a->B * a->heads * a->Tq);
+    out[1] = top;
+    out[2] = sum[1] / (double)rows_with_choice(a);
+}
+
+// ---- backward -------------------------------------------------------------------------------------------------------
+
+// Tasks are kv heads x parts; a part is `chunks` ways of sharing out the query blocks in one of `ranges` of examples.
+typedef struct back_job {
+    const snd_kattn *a;
+    const snd_kattn_grads *g;
+    slots slots;
+    snd_kt_attn_bwd *bwd;
+    size_t size;
+    int64_t ranges, chunks, items, distances;
+    char *keys, *values, *relative; // copies 1 .. of dk, dv (by chunk) and dr (by part)
+    double *bias;                   // copies 0 .. of dbias (by part)
+} back_job;
+
+static int64_t key_count(const snd_kattn *a) {
+    return a->B * a->Tk * a->kv_heads * a->hd;
+}
+
+// Lays the copies out from `scratch` on; returns the bytes.
+static size_t back_lay_out(back_job *j, snd_dtype t, const snd_kattn *a, const snd_kattn_grads *g, char *scratch) {
+    const int64_t group = a->heads / a->kv_heads, per_head = MOST_TASKS / a->kv_heads;
+    *j = (back_job){.a = a, .g = g, .bwd = SND_PICK(attn_bwd, t), .size = snd_k_size(t)};
+    j->items = group * blocks(a);
+    j->ranges = least(a->B, per_head > 1 ? per_head : 1);
+    const int64_t tasks = a->kv_heads * j->ranges;
+    j->chunks = tasks >= FEW_TASKS ? 1 : least((FEW_TASKS + tasks - 1) / tasks, j->items);
+    j->distances = snd_k_attn_distances(a->Tq, a->Tk);
+    j->slots.base = scratch;
+    j->slots.bytes = up(SND_PICK(attn_slot, t)(a, SND_KATTN_BWD));
+    const int64_t parts = j->ranges * j->chunks, size = (int64_t)j->size;
+    const int64_t keys = up(key_count(a) * size), rel = up(g->r_rows * a->heads * a->hd * size);
+    const int64_t at_keys = slots_for(a->kv_heads * parts) * j->slots.bytes;
+    const int64_t at_values = at_keys + (g->dk ? (j->chunks - 1) * keys : 0);
+    const int64_t at_relative = at_values + (g->dv ? (j->chunks - 1) * keys : 0);
+    const int64_t at_bias = at_relative + (g->dr ? (parts - 1) * rel : 0);
+    j->keys = snd_at_mut(scratch, at_keys, 1);
+    j->values = snd_at_mut(scratch, at_values, 1);
+    j->relative = snd_at_mut(scratch, at_relative, 1);
+    j->bias = snd_at_mut(scratch, at_bias, 1);
+    return (size_t)(at_bias + (g->dbias ? parts * a->heads * j->distances * (int64_t)sizeof(double) : 0));
+}
+
+size_t snd_k_attn_bwd_scratch(snd_dtype t, const snd_kattn *a, const snd_kattn_grads *g) {
+    back_job j;
+    return back_lay_out(&j, t, a, g, NULL);
+}
+
+// Copy k of an array: the result itself, then those in scratch.
+static void *copy_at(void *result, char *copies, int64_t k, int64_t count, size_t size) {
+    if (!result) return NULL;
+    return k ? copies + (k - 1) * up(count * (int64_t)size) : result;
+}
+
+static void clear_columns(const back_job *j, void *p, int64_t rows, int64_t width, int64_t first, int64_t n) {
+    for (int64_t i = 0; p && i < rows; i++)
+        memset((char *)p + (size_t)(i * width + first) * j->size, 0, (size_t)n * j->size);
+}
+
+static void back_task(void *ctx, int64_t task) {
+    back_job *j = ctx;
+    const snd_kattn *a = j->a;
+    const int64_t group = a->heads / a->kv_heads, kv = task % a->kv_heads, part = task / a->kv_heads;
+    const int64_t range = part / j->chunks, chunk = part % j->chunks, nb = blocks(a), width = a->kv_heads * a->hd;
+    const int64_t r_count = j->g->r_rows * a->heads * a->hd;
+    snd_kattn_grads g = *j->g;
+    g.dk = copy_at(g.dk, j->keys, chunk, key_count(a), j->size);
+    g.dv = copy_at(g.dv, j->values, chunk, key_count(a), j->size);
+    g.dr = copy_at(g.dr, j->relative, part, r_count, j->size);
+    if (g.dbias) {
+        g.dbias = j->bias + part * a->heads * j->distances;
+        memset(g.dbias + kv * group * j->distances, 0, (size_t)(group * j->distances) * sizeof(double));
+    }
+    clear_columns(j, g.dr, g.r_rows, a->heads * a->hd, kv * group * a->hd, group * a->hd);
+    const int k = take_slot(&j->slots);
+    for (int64_t b = range * a->B / j->ranges; b < (range + 1) * a->B / j->ranges; b++) {
+        const int64_t at = b * a->Tk * width;
+        clear_columns(j, snd_at_mut(g.dk, at, j->size), a->Tk, width, kv * a->hd, a->hd);
+        clear_columns(j, snd_at_mut(g.dv, at, j->size), a->Tk, width, kv * a->hd, a->hd);
+        for (int64_t i = chunk; i < j->items; i += j->chunks) {
+            const int64_t i0 = i % nb * a->lanes;
+            j->bwd(a, &g, b, kv * group + i / nb, i0, least(a->Tq - i0, a->lanes), slot_at(&j->slots, k));
+        }
+    }
+    give_back(&j->slots, k);
+}
+
+// Adds the copies to the result, in order.
+static void gather(int th, snd_dtype t, void *result, char *copies, int64_t n_copies, int64_t count) {
+    const int64_t dim[3] = {1, 1, count}, s[3] = {0, 0, 1};
+    for (int64_t k = 1; result && k < n_copies; k++)
+        snd_k_binary(th, t, SND_KBIN_ADD, dim, 1, result, s, 1, copy_at(result, copies, k, count, snd_k_size(t)), s,
+                     result);
+}
+
+void snd_k_attn_bwd(int th, snd_dtype t, const snd_kattn *a, const snd_kattn_grads *g, void *scratch) {
+    back_job j;
+    back_lay_out(&j, t, a, g, scratch);
+    const int64_t parts = j.ranges * j.chunks;
+    snd_parallel(th < SLOTS ? th : SLOTS, a->kv_heads * parts, back_task, &j);
+    gather(th, t, g->dk, j.keys, j.chunks, key_count(a));
+    gather(th, t, g->dv, j.values, j.chunks, key_count(a));
+    gather(th, t, g->dr, j.relative, parts, g->r_rows * a->heads * a->hd);
+    for (int64_t i = 0; g->dbias && i < a->heads * j.distances; i++) {
+        g->dbias[i] = 0;
+        for (int64_t p = 0; p < parts; p++) g->dbias[i] += j.bias[p * a->heads * j.distances + i];
+    }
+}

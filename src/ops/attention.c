@@ -1,0 +1,497 @@
+// Attention, its backward, and statistics of its weights (ops.h has the formulas; kernels/attention.inc the loops).
+//   attention        in: q, k, v, table, qr, r.                    out: out, lse [B, heads, Tq] f64, of the true scores
+//   attention_bwd    in: dy, q, k, v, table, qr, r, out, lse.      out: the wanted ones of dq, dk, dv, dtable, dqr, dr
+//   attention_stats  in: q, k, v, table, qr, r.                    out: [SND_AS_COUNT] f64
+//   i = heads, kv_heads, causal, window, past, bias, max_distance, wanted (backward);  f = scale, softcap
+// Position biases depend on the distance from query to key alone: the kernels read them from a table by distance.
+// Exponents: operands far from one are read times a power of two; then scores are q'.k' scale 2^(eq + ek) in true value,
+// out has the exponent of v, and with ds in units of 2^(edy + ev) the gradients follow. A factor that would carry scores
+// beyond the type stops at its limit: the softmax is one-hot long before.
+#include "ops/ops_impl.h"
+
+#include <math.h>
+
+enum { I_HEADS, I_KV_HEADS, I_CAUSAL, I_WINDOW, I_PAST, I_BIAS, I_MAX_DISTANCE, I_WANTED };
+enum { F_SCALE, F_SOFTCAP };
+enum { Q, K, V, TABLE, QR, R, OPERANDS }; // inputs; backward has dy in front, out and lse behind
+
+static bool biased(const snd_attr *a) {
+    return a->i[I_BIAS] == SND_ATTN_ALIBI || a->i[I_BIAS] == SND_ATTN_T5;
+}
+
+// ---- shapes ---------------------------------------------------------------------------------------------------------
+
+static sonde_status check_numbers(const snd_attr *a) {
+    SND_FAIL_IF(a->i[I_HEADS] < 1 || a->i[I_KV_HEADS] < 1 || a->i[I_HEADS] % a->i[I_KV_HEADS], SONDE_ESHAPE,
+                "%d heads on %d key heads, must be a multiple", (int)a->i[I_HEADS], (int)a->i[I_KV_HEADS]);
+    SND_FAIL_IF(a->i[I_WINDOW] < 0 || a->i[I_PAST] < 0, SONDE_ERANGE, "window %d and past %d, must not be negative",
+                (int)a->i[I_WINDOW], (int)a->i[I_PAST]);
+    char x[40], y[40];
+    SND_FAIL_IF(!isfinite(a->f[F_SCALE]) || !isfinite(a->f[F_SOFTCAP]), SONDE_ERANGE,
+                "scale %s and softcap %s, must be finite", snd_format_num(x, a->f[F_SCALE], 6),
+                snd_format_num(y, a->f[F_SOFTCAP], 6));
+    SND_FAIL_IF(a->i[I_BIAS] == SND_ATTN_XL && !a->i[I_CAUSAL], SONDE_EUNSUPPORTED,
+                "relative keys (xl) without a causal mask: there are none for distances below 0");
+    return SONDE_OK;
+}
+
+static sonde_status check_operands(const snd_graph *g, const snd_attr *a, const snd_id *in) {
+    char x[160], y[160];
+    const snd_shape q = snd_shape_of(g, in[Q]), k = snd_shape_of(g, in[K]), v = snd_shape_of(g, in[V]);
+    SND_FAIL_IF(q.nd != 3 || q.dim[2] % a->i[I_HEADS] || q.dim[2] == 0, SONDE_ESHAPE,
+                "queries of shape %s, must be [B, T, features] with features a multiple of %d heads",
+                snd_shape_text(q, x), (int)a->i[I_HEADS]);
+    const int64_t hd = q.dim[2] / a->i[I_HEADS];
+    SND_FAIL_IF(k.nd != 3 || k.dim[0] != q.dim[0] || k.dim[2] != a->i[I_KV_HEADS] * hd, SONDE_ESHAPE,
+                "keys of shape %s do not fit queries of shape %s with %d of %d heads", snd_shape_text(k, x),
+                snd_shape_text(q, y), (int)a->i[I_KV_HEADS], (int)a->i[I_HEADS]);
+    SND_FAIL_IF(!snd_shape_same(k, v), SONDE_ESHAPE, "values of shape %s, keys of shape %s, must be the same",
+                snd_shape_text(v, x), snd_shape_text(k, y));
+    const int64_t window = a->i[I_WINDOW], last = a->i[I_PAST] + q.dim[1] - 1;
+    SND_FAIL_IF(k.dim[1] < 1 || (window > 0 && last - window >= k.dim[1] - 1), SONDE_ERANGE,
+                "a window of %d leaves the query at %d none of %d keys", (int)window, (int)last, (int)k.dim[1]);
+    return SONDE_OK;
+}
+
+static sonde_status check_table(const snd_graph *g, const snd_attr *a, const snd_id *in) {
+    char x[160];
+    SND_FAIL_IF((a->i[I_BIAS] == SND_ATTN_T5) != (in[TABLE] != 0), SONDE_ESHAPE,
+                "a table of biases is for t5 positions");
+    if (!in[TABLE]) return SONDE_OK;
+    const snd_shape t = snd_shape_of(g, in[TABLE]);
+    SND_FAIL_IF(t.nd != 2 || t.dim[1] != a->i[I_HEADS], SONDE_ESHAPE, "table of shape %s, must be [buckets, %d heads]",
+                snd_shape_text(t, x), (int)a->i[I_HEADS]);
+    const int64_t exact = t.dim[0] / (a->i[I_CAUSAL] ? 2 : 4);
+    SND_FAIL_IF(exact < 1 || (!a->i[I_CAUSAL] && t.dim[0] % 2), SONDE_ERANGE, "%d buckets, must be %s", (int)t.dim[0],
+                a->i[I_CAUSAL] ? "at least 2" : "even and at least 4");
+    SND_FAIL_IF(a->i[I_MAX_DISTANCE] <= exact, SONDE_ERANGE, "largest distance %d, must be more than the %d exact ones",
+                (int)a->i[I_MAX_DISTANCE], (int)exact);
+    return SONDE_OK;
+}
+
+static sonde_status check_relative(const snd_graph *g, const snd_attr *a, const snd_id *in) {
+    char x[160], y[160];
+    const bool xl = a->i[I_BIAS] == SND_ATTN_XL;
+    SND_FAIL_IF(xl != (in[QR] != 0) || xl != (in[R] != 0), SONDE_ESHAPE,
+                "relative queries and keys are for xl positions");
+    if (!xl) return SONDE_OK;
+    const snd_shape q = snd_shape_of(g, in[Q]), qr = snd_shape_of(g, in[QR]), r = snd_shape_of(g, in[R]);
+    SND_FAIL_IF(!snd_shape_same(q, qr), SONDE_ESHAPE,
+                "relative queries of shape %s, queries of shape %s, must be the same", snd_shape_text(qr, x),
+                snd_shape_text(q, y));
+    SND_FAIL_IF(r.nd != 2 || r.dim[0] != a->i[I_PAST] + q.dim[1] || r.dim[1] != q.dim[2], SONDE_ESHAPE,
+                "relative keys of shape %s, must be [%d, %d]", snd_shape_text(r, x), (int)(a->i[I_PAST] + q.dim[1]),
+                (int)q.dim[2]);
+    return SONDE_OK;
+}
+
+static sonde_status check(const snd_graph *g, const snd_attr *a, const snd_id *in) {
+    SND_TRY(check_numbers(a));
+    SND_TRY(check_operands(g, a, in));
+    SND_TRY(check_table(g, a, in));
+    return check_relative(g, a, in);
+}
+
+static sonde_status forward_shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_dtype *dtype) {
+    SND_TRY(check(g, &n->attr, n->in));
+    const snd_shape q = snd_shape_of(g, n->in[Q]);
+    out[0] = q;
+    out[1] = SND_SHAPE(q.dim[0], n->attr.i[I_HEADS], q.dim[1]);
+    dtype[1] = SND_F64;
+    n->n_out = 2;
+    return SONDE_OK;
+}
+
+// ---- position biases ------------------------------------------------------------------------------------------------
+
+// m_h = 2^(-8(h+1)/n) for n heads, n a power of two; else those of the power p below, then every second one of 2p.
+static double alibi_slope(int64_t heads, int64_t h) {
+    int64_t p = 1;
+    while (2 * p <= heads) p *= 2;
+    return h < p ? exp2(-8 * (double)(h + 1) / (double)p) : exp2(-4 * (double)(2 * (h - p) + 1) / (double)p);
+}
+
+// Row of the table for a key `distance` before the query.
+static int64_t bucket(const snd_attr *a, int64_t buckets, int64_t distance) {
+    const bool causal = a->i[I_CAUSAL] != 0;
+    const int64_t nb = causal ? buckets : buckets / 2, exact = nb / 2, after = !causal && distance < 0 ? nb : 0;
+    const int64_t m = distance >= 0 ? distance : causal ? 0 : -distance;
+    if (m < exact) return after + m;
+    const double far = log((double)m / (double)exact) / log((double)a->i[I_MAX_DISTANCE] / (double)exact);
+    const int64_t at = exact + (int64_t)floor(far * (double)(nb - exact));
+    return after + (at < nb - 1 ? at : nb - 1);
+}
+
+// Scratch of an op: the bias by distance [heads, distances], for backward its gradient in double, then the kernel's.
+typedef struct room {
+    int64_t Tq, Tk, distances, buckets;
+    size_t bias, dbias; // bytes
+} room;
+
+static room room_for(const snd_graph *g, const snd_attr *a, const snd_id *in, bool backward) {
+    room m = {.Tq = snd_shape_of(g, in[Q]).dim[1], .Tk = snd_shape_of(g, in[K]).dim[1]};
+    m.distances = snd_k_attn_distances(m.Tq, m.Tk);
+    m.buckets = in[TABLE] ? snd_shape_of(g, in[TABLE]).dim[0] : 0;
+    const size_t count = (size_t)(a->i[I_HEADS] * m.distances);
+    if (biased(a)) m.bias = (count * snd_dtype_size(snd_graph_dtype(g)) + 63) / 64 * 64;
+    if (backward && m.buckets) m.dbias = (count * sizeof(double) + 63) / 64 * 64;
+    return m;
+}
+
+// Distances run from past - (Tk - 1); the row's rest, which is never used but may be read, is 0.
+static void fill_bias(const snd_oprun *r, int k_table, const room *m, void *bias) {
+    const snd_attr *a = &r->n->attr;
+    const int64_t heads = a->i[I_HEADS], first = a->i[I_PAST] - (m->Tk - 1), n = m->Tq + m->Tk - 1;
+    const snd_rv *table = m->buckets ? snd_in(r, k_table) : NULL;
+    for (int64_t x = 0; x < m->distances; x++) {
+        const int64_t row = table && x < n ? bucket(a, m->buckets, first + x) : 0;
+        for (int64_t h = 0; h < heads; h++) {
+            const double v = table ? ldexp(snd_load(r->t, table->p, row * heads + h), table->e)
+                                   : -alibi_slope(heads, h) * fabs((double)(first + x));
+            snd_store(r->t, bias, h * m->distances + x, x < n ? v : 0);
+        }
+    }
+}
+
+// ---- operands and exponents -----------------------------------------------------------------------------------------
+
+// Factor under which an operand is read, its exponent after that: products of three operands and their sums stay in range.
+static double tame(const snd_oprun *r, int k, int64_t *e) {
+    const double amax = snd_in_amax(r, k);
+    const double limit = r->t == SND_F64 ? 0x1p150 : 0x1p30;
+    const bool far = amax > 0 && isfinite(amax) && (amax > limit || amax < 1 / limit);
+    const int top = far ? ilogb(amax) : 0;
+    *e = (int64_t)snd_in(r, k)->e + top;
+    return snd_pow2(-top);
+}
+
+// scale * 2^e, no more than keeps scores of operands up to amax_x, amax_y within the type. *lost: what is missing.
+static double score_factor(const snd_oprun *r, int64_t e, double amax_x, double amax_y, int64_t hd, double *lost) {
+    const double f = r->n->attr.f[F_SCALE] * snd_pow2(e), bound = amax_x * amax_y * (double)hd;
+    const double limit = r->t == SND_F64 ? 0x1p600 : 0x1p100;
+    double most = bound > 0 && isfinite(bound) && limit / bound < limit ? limit / bound : limit;
+    *lost = fabs(f) > most ? fabs(f) / most : 1;
+    return f / *lost;
+}
+
+typedef struct exponents {
+    int64_t q, k, v, qr, r;
+    double lost;
+} exponents;
+
+// q is the input number of the queries (1 in backward). Numbers that are not finite: queries one by one, see the kernel.
+static snd_kattn operands(const snd_oprun *r, int q, const void *bias, exponents *e) {
+    const snd_attr *a = &r->n->attr;
+    const snd_shape sq = snd_in_shape(r, q + Q), sk = snd_in_shape(r, q + K);
+    const bool xl = a->i[I_BIAS] == SND_ATTN_XL;
+    const int64_t far = INT64_C(1) << 60, reach = a->i[I_WINDOW] ? a->i[I_WINDOW] - 1 : far;
+    snd_kattn s = {.B = sq.dim[0],
+                   .Tq = sq.dim[1],
+                   .Tk = sk.dim[1],
+                   .heads = a->i[I_HEADS],
+                   .kv_heads = a->i[I_KV_HEADS],
+                   .hd = sq.dim[2] / a->i[I_HEADS],
+                   .past = a->i[I_PAST],
+                   .front = a->i[I_CAUSAL] ? 0 : reach,
+                   .back = reach,
+                   .softcap = a->f[F_SOFTCAP],
+                   .q = snd_in(r, q + Q)->p,
+                   .k = snd_in(r, q + K)->p,
+                   .v = snd_in(r, q + V)->p,
+                   .bias = bias,
+                   .lanes = SND_ATTN_Q};
+    s.fq = tame(r, q + Q, &e->q);
+    s.fk = tame(r, q + K, &e->k);
+    s.fv = tame(r, q + V, &e->v);
+    s.scale = score_factor(r, e->q + e->k, snd_in_amax(r, q + Q) * s.fq, snd_in_amax(r, q + K) * s.fk, s.hd, &e->lost);
+    if (xl) {
+        double lost;
+        s.qr = snd_in(r, q + QR)->p;
+        s.r = snd_in(r, q + R)->p;
+        s.fqr = tame(r, q + QR, &e->qr);
+        s.fr = tame(r, q + R, &e->r);
+        s.scale_r =
+            score_factor(r, e->qr + e->r, snd_in_amax(r, q + QR) * s.fqr, snd_in_amax(r, q + R) * s.fr, s.hd, &lost);
+        if (lost > e->lost) e->lost = lost;
+    }
+    for (int k = 0; k < r->n->n_in; k++) {
+        const bool counts = r->n->in[k] && snd_g_value(r->g, r->n->in[k])->dtype == r->t;
+        if (counts && !isfinite(snd_in_amax(r, k))) s.lanes = 1;
+    }
+    return s;
+}
+
+// Shape only, for scratch: enough for any number of lanes.
+static snd_kattn shape_of(const snd_graph *g, const snd_attr *a, const snd_id *in) {
+    const snd_shape q = snd_shape_of(g, in[Q]), k = snd_shape_of(g, in[K]);
+    static const char there = 0; // a pointer that is not NULL
+    return (snd_kattn){.B = q.dim[0],
+                       .Tq = q.dim[1],
+                       .Tk = k.dim[1],
+                       .heads = a->i[I_HEADS],
+                       .kv_heads = a->i[I_KV_HEADS],
+                       .hd = q.dim[2] / a->i[I_HEADS],
+                       .softcap = a->f[F_SOFTCAP],
+                       .r = in[R] ? &there : NULL,
+                       .bias = biased(a) ? &there : NULL,
+                       .lanes = 1};
+}
+
+// ---- forward --------------------------------------------------------------------------------------------------------
+
+static size_t forward_scratch(const snd_graph *g, const snd_node *n) {
+    const snd_kattn s = shape_of(g, &n->attr, n->in);
+    return room_for(g, &n->attr, n->in, false).bias + snd_k_attn_scratch(snd_graph_dtype(g), &s, SND_KATTN_FWD);
+}
+
+static void forward_run(snd_oprun *r) {
+    const room m = room_for(r->g, &r->n->attr, r->n->in, false);
+    char *scratch = r->scratch;
+    exponents e;
+    if (m.bias) fill_bias(r, TABLE, &m, scratch);
+    const snd_kattn s = operands(r, Q, m.bias ? scratch : NULL, &e);
+    snd_k_attn_fwd(r->threads, r->t, &s, snd_out(r, 0)->p, snd_out(r, 1)->p, scratch + m.bias);
+    snd_out_done(r, 0, e.v, -1);
+}
+
+static void forward_grad(snd_graph *g, const snd_node *n, const snd_id *dout, const bool *need, snd_id *din) {
+    if (!dout[0]) return;
+    snd_id in[OPERANDS + 3] = {dout[0]}, out[SND_MAX_OUT];
+    snd_attr a = n->attr;
+    for (int k = 0; k < OPERANDS; k++) {
+        in[1 + k] = n->in[k];
+        if (need[k]) a.i[I_WANTED] |= 1 << k;
+    }
+    in[1 + OPERANDS] = n->out[0];
+    in[2 + OPERANDS] = n->out[1];
+    snd_g_op(g, SND_OP_ATTENTION_BWD, in, OPERANDS + 3, &a, out);
+    for (int k = 0, at = 0; k < OPERANDS; k++) {
+        if (need[k]) din[k] = out[at++];
+    }
+}
+
+// Pairs of a query and a key that it reads, in one head.
+static double pairs(const snd_graph *g, const snd_attr *a, const snd_id *in) {
+    const int64_t Tq = snd_shape_of(g, in[Q]).dim[1], Tk = snd_shape_of(g, in[K]).dim[1], w = a->i[I_WINDOW];
+    double sum = 0;
+    for (int64_t i = 0; i < Tq; i++) {
+        const int64_t at = a->i[I_PAST] + i, from = w && at - w + 1 > 0 ? at - w + 1 : 0;
+        const int64_t ahead = a->i[I_CAUSAL] ? at + 1 : w ? at + w : Tk;
+        sum += (double)((ahead < Tk ? ahead : Tk) - from);
+    }
+    return sum;
+}
+
+// `products` of 2 flops per pair and feature, as many again for each relative one.
+static void cost(const snd_graph *g, const snd_node *n, int first, double products, double relative, double *flops,
+                 double *bytes) {
+    snd_cost_each(g, n, 0, flops, bytes);
+    const snd_shape q = snd_shape_of(g, n->in[first + Q]);
+    if (n->attr.i[I_BIAS] == SND_ATTN_XL) products += relative;
+    *flops = 2 * products * (double)q.dim[0] * (double)q.dim[2] * pairs(g, &n->attr, n->in + first);
+}
+
+static void forward_cost(const snd_graph *g, const snd_node *n, double *flops, double *bytes) {
+    cost(g, n, 0, 2, 1, flops, bytes);
+}
+
+enum { ABSENT_PLAIN = 0x38, ABSENT_ALIBI = 0x38, ABSENT_T5 = 0x30, ABSENT_XL = 0x08 };
+// Tables of t5 have 8 buckets; relative keys reach as far as the keys.
+#define CASE(l, B, Tq, Tk, heads, kv, hd, causal, window, past, bias, far, scale, cap)                                 \
+    {                                                                                                                  \
+        .label = l, .n_in = OPERANDS,                                                                                  \
+        .in = {{3, {B, Tq, (heads) * (hd)}}, {3, {B, Tk, (kv) * (hd)}}, {3, {B, Tk, (kv) * (hd)}}, {2, {8, heads}},    \
+               {3, {B, Tq, (heads) * (hd)}}, {2, {Tk, (heads) * (hd)}}},                                               \
+        .attr = {.f = {scale, cap}, .i = {heads, kv, causal, window, past, SND_ATTN_##bias, far}},                     \
+        .absent = ABSENT_##bias                                                                                        \
+    }
+static const snd_op_case cases[] = {
+    CASE("causal", 2, 5, 5, 2, 2, 3, true, 0, 0, PLAIN, 0, 0.7, 0),
+    CASE("encoder", 2, 4, 4, 2, 2, 5, false, 0, 0, PLAIN, 0, 0.5, 0),
+    CASE("grouped keys", 2, 5, 5, 4, 2, 3, true, 0, 0, PLAIN, 0, 0.7, 0),
+    CASE("one key head", 1, 5, 5, 3, 1, 4, true, 0, 0, PLAIN, 0, 0.7, 0),
+    CASE("cross", 2, 3, 7, 2, 2, 3, false, 0, 0, PLAIN, 0, 0.6, 0),
+    CASE("one query after others", 1, 1, 6, 2, 2, 3, true, 0, 5, PLAIN, 0, 0.6, 0),
+    CASE("window", 1, 9, 9, 2, 1, 3, true, 3, 0, PLAIN, 0, 0.7, 0),
+    CASE("encoder's window", 1, 9, 9, 1, 1, 3, false, 3, 0, PLAIN, 0, 0.7, 0),
+    CASE("softcap", 1, 6, 6, 2, 2, 3, true, 0, 0, PLAIN, 0, 1, 1.5),
+    CASE("alibi, 4 heads, softcap", 1, 6, 6, 4, 4, 2, true, 0, 0, ALIBI, 0, 1, 2),
+    CASE("alibi, 6 heads, encoder", 1, 6, 6, 6, 3, 2, false, 0, 0, ALIBI, 0, 1, 0),
+    CASE("t5 decoder", 2, 12, 12, 2, 2, 2, true, 0, 0, T5, 9, 1, 0),
+    CASE("t5 encoder", 2, 11, 11, 2, 2, 2, false, 0, 0, T5, 7, 1, 0),
+    CASE("xl", 2, 5, 5, 2, 2, 3, true, 0, 0, XL, 0, 0.6, 0),
+    CASE("xl with memory", 2, 4, 7, 2, 2, 3, true, 0, 3, XL, 0, 0.6, 0),
+    CASE("xl with memory, softcap, window", 1, 4, 7, 2, 1, 3, true, 4, 3, XL, 0, 0.6, 2),
+    CASE("several tiles", 1, 150, 150, 1, 1, 3, true, 0, 0, PLAIN, 0, 0.7, 0),
+    CASE("several tiles, encoder", 1, 70, 140, 2, 1, 2, false, 0, 0, PLAIN, 0, 0.7, 0),
+    CASE("several tiles, window", 1, 150, 150, 1, 1, 2, true, 70, 0, PLAIN, 0, 0.7, 0),
+    CASE("several tiles, encoder's window, alibi", 1, 150, 150, 1, 1, 2, false, 40, 0, ALIBI, 0, 0.7, 0),
+    CASE("several tiles, t5", 1, 100, 100, 2, 2, 2, false, 0, 0, T5, 50, 0.7, 0),
+    CASE("several tiles, xl", 2, 70, 100, 2, 2, 3, true, 0, 30, XL, 0, 0.7, 0),
+    CASE("wide heads", 1, 5, 5, 2, 2, 37, true, 0, 0, PLAIN, 0, 0.2, 0),
+};
+#undef CASE
+
+const snd_op_info snd_op_attention = {.name = "attention",
+                                      .shape = forward_shape,
+                                      .run = forward_run,
+                                      .grad = forward_grad,
+                                      .scratch = forward_scratch,
+                                      .cost = forward_cost,
+                                      SND_CASES(cases)};
+
+static snd_attr attributes(const snd_attn *a) {
+    return (snd_attr){.f = {a->scale, a->softcap},
+                      .i = {a->heads, a->kv_heads, a->causal, a->window, a->past, (int64_t)a->bias, a->max_distance}};
+}
+
+snd_id snd_g_attention(snd_graph *g, const snd_attn *a, snd_id q, snd_id k, snd_id v, snd_id table, snd_id qr,
+                       snd_id r) {
+    if (!q || !k || !v) return 0;
+    const snd_attr attr = attributes(a);
+    return snd_g_op(g, SND_OP_ATTENTION, (snd_id[]){q, k, v, table, qr, r}, OPERANDS, &attr, NULL);
+}
+
+// ---- backward -------------------------------------------------------------------------------------------------------
+
+static sonde_status backward_shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_dtype *dtype) {
+    (void)dtype;
+    n->n_out = 0;
+    for (int k = 0; k < OPERANDS; k++) {
+        if (n->attr.i[I_WANTED] >> k & 1) out[n->n_out++] = snd_shape_of(g, n->in[1 + k]);
+    }
+    return SONDE_OK;
+}
+
+// Output number of the gradient of operand k, -1: not wanted.
+static int gradient_at(const snd_attr *a, int k) {
+    int at = 0;
+    for (int i = 0; i < k; i++) at += a->i[I_WANTED] >> i & 1;
+    return a->i[I_WANTED] >> k & 1 ? at : -1;
+}
+
+static void *gradient(const snd_oprun *r, int k) {
+    const int at = gradient_at(&r->n->attr, k);
+    return at < 0 ? NULL : snd_out(r, at)->p;
+}
+
+static size_t backward_scratch(const snd_graph *g, const snd_node *n) {
+    const snd_kattn s = shape_of(g, &n->attr, n->in + 1);
+    const room m = room_for(g, &n->attr, n->in + 1, true);
+    double there; // pointers that are not NULL
+    const int64_t wanted = n->attr.i[I_WANTED];
+    const snd_kattn_grads d = {.dk = wanted >> K & 1 ? &there : NULL,
+                               .dv = wanted >> V & 1 ? &there : NULL,
+                               .dr = wanted >> R & 1 ? &there : NULL,
+                               .r_rows = wanted >> R & 1 ? snd_shape_of(g, n->in[1 + R]).dim[0] : 0,
+                               .dbias = wanted >> TABLE & 1 ? &there : NULL};
+    return m.bias + m.dbias + snd_k_attn_bwd_scratch(snd_graph_dtype(g), &s, &d);
+}
+
+// dtable[bucket][h] = sum of the biases' gradients over the bucket's distances.
+static void sum_buckets(const snd_oprun *r, const room *m, double *dbias, void *dtable) {
+    const snd_attr *a = &r->n->attr;
+    const int64_t heads = a->i[I_HEADS], first = a->i[I_PAST] - (m->Tk - 1);
+    for (int64_t h = 0; h < heads; h++) {
+        double *d = dbias + h * m->distances;
+        for (int64_t row = 0; row < m->buckets; row++) {
+            double sum = 0;
+            for (int64_t x = 0; x < m->Tq + m->Tk - 1; x++) {
+                if (bucket(a, m->buckets, first + x) == row) sum += d[x];
+            }
+            snd_store(r->t, dtable, row * heads + h, sum);
+        }
+    }
+}
+
+static void finish(const snd_oprun *r, int k, double scale, int64_t e) {
+    const int at = gradient_at(&r->n->attr, k);
+    if (at < 0) return;
+    const double amax = scale == 1 ? -1
+                                   : snd_k_affine(r->threads, r->t, snd_shape_size(snd_out_shape(r, at)), scale,
+                                                  snd_out(r, at)->p, 0, snd_out(r, at)->p);
+    snd_out_done(r, at, e, amax);
+}
+
+static void backward_run(snd_oprun *r) {
+    const snd_attr *a = &r->n->attr;
+    const room m = room_for(r->g, a, r->n->in + 1, true);
+    char *scratch = r->scratch;
+    exponents e;
+    if (m.bias) fill_bias(r, 1 + TABLE, &m, scratch);
+    const snd_kattn s = operands(r, 1, m.bias ? scratch : NULL, &e);
+    int64_t edy;
+    snd_kattn_grads d = {.out = snd_in(r, 1 + OPERANDS)->p,
+                         .dout = snd_in(r, 0)->p,
+                         .fdout = tame(r, 0, &edy),
+                         .fout = snd_pow2((int64_t)snd_in(r, 1 + OPERANDS)->e - e.v),
+                         .lse = snd_in(r, 2 + OPERANDS)->p,
+                         .dq = gradient(r, Q),
+                         .dk = gradient(r, K),
+                         .dv = gradient(r, V),
+                         .dqr = gradient(r, QR),
+                         .dr = gradient(r, R),
+                         .r_rows = gradient(r, R) ? snd_in_shape(r, 1 + R).dim[0] : 0,
+                         .dbias = gradient(r, TABLE) ? (double *)(scratch + m.bias) : NULL};
+    snd_k_attn_bwd(r->threads, r->t, &s, &d, scratch + m.bias + m.dbias);
+    if (d.dbias) sum_buckets(r, &m, d.dbias, gradient(r, TABLE));
+    const double scale = a->f[F_SCALE];
+    finish(r, Q, scale, edy + e.v + e.k);
+    finish(r, K, scale, edy + e.v + e.q);
+    finish(r, V, 1, edy);
+    finish(r, TABLE, 1, edy + e.v);
+    finish(r, QR, scale, edy + e.v + e.r);
+    finish(r, R, scale, edy + e.v + e.qr);
+}
+
+static void backward_cost(const snd_graph *g, const snd_node *n, double *flops, double *bytes) {
+    cost(g, n, 1, 5, 3, flops, bytes);
+}
+
+const snd_op_info snd_op_attention_bwd = {.name = "attention_bwd",
+                                          .shape = backward_shape,
+                                          .run = backward_run,
+                                          .scratch = backward_scratch,
+                                          .cost = backward_cost};
+
+// ---- statistics -----------------------------------------------------------------------------------------------------
+
+static sonde_status stats_shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_dtype *dtype) {
+    SND_TRY(check(g, &n->attr, n->in));
+    *out = SND_SHAPE(SND_AS_COUNT);
+    dtype[0] = SND_F64;
+    return SONDE_OK;
+}
+
+static size_t stats_scratch(const snd_graph *g, const snd_node *n) {
+    const snd_kattn s = shape_of(g, &n->attr, n->in);
+    return room_for(g, &n->attr, n->in, false).bias + snd_k_attn_scratch(snd_graph_dtype(g), &s, SND_KATTN_STATS);
+}
+
+static void stats_run(snd_oprun *r) {
+    const room m = room_for(r->g, &r->n->attr, r->n->in, false);
+    char *scratch = r->scratch;
+    exponents e;
+    if (m.bias) fill_bias(r, TABLE, &m, scratch);
+    const snd_kattn s = operands(r, Q, m.bias ? scratch : NULL, &e);
+    double *out = snd_out(r, 0)->p, k[3];
+    snd_k_attn_stats(r->threads, r->t, &s, k, scratch + m.bias);
+    out[SND_AS_ENTROPY] = k[0];
+    out[SND_AS_MAXLOGIT] = s.softcap > 0 ? k[1] : k[1] * e.lost;
+    out[SND_AS_SHARE] = k[2];
+    *snd_out(r, 0) = (snd_rv){.p = out, .e = 0, .amax = -1};
+}
+
+static void stats_cost(const snd_graph *g, const snd_node *n, double *flops, double *bytes) {
+    cost(g, n, 0, 1, 1, flops, bytes);
+}
+
+const snd_op_info snd_op_attention_stats = {
+    .name = "attention_stats", .shape = stats_shape, .run = stats_run, .scratch = stats_scratch, .cost = stats_cost};
+
+snd_id snd_g_attention_stats(snd_graph *g, const snd_attn *a, snd_id q, snd_id k, snd_id v, snd_id table, snd_id qr,
+                             snd_id r) {
+    if (!q || !k || !v) return 0;
+    const snd_attr attr = attributes(a);
+    return snd_g_op(g, SND_OP_ATTENTION_STATS, (snd_id[]){q, k, v, table, qr, r}, OPERANDS, &attr, NULL);
+}
