@@ -212,7 +212,7 @@ const snd_op_info snd_op_expand = {.name = "expand",
 static snd_id to(snd_graph *g, int op, snd_id x, snd_shape s) {
     if (!x || snd_shape_same(snd_shape_of(g, x), s)) return x;
     snd_attr a = {.f = {s.nd}};
-    memcpy(a.i, s.dim, sizeof a.i);
+    memcpy(a.i, s.dim, sizeof s.dim);
     return snd_g_op(g, op, &x, 1, &a, NULL);
 }
 

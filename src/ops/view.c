@@ -90,7 +90,7 @@ snd_id snd_g_reshape(snd_graph *g, snd_id x, snd_shape s) {
     if (!x) return 0;
     if (snd_shape_same(snd_shape_of(g, x), s)) return x;
     snd_attr a = {.f = {s.nd}};
-    memcpy(a.i, s.dim, sizeof a.i);
+    memcpy(a.i, s.dim, sizeof s.dim);
     return snd_g_op(g, SND_OP_RESHAPE, &x, 1, &a, NULL);
 }
 
@@ -114,6 +114,6 @@ const snd_op_info snd_op_const = {.name = "const", .shape = const_shape, .run = 
 
 snd_id snd_g_const(snd_graph *g, snd_shape s, double v) {
     snd_attr a = {.f = {s.nd, v}};
-    memcpy(a.i, s.dim, sizeof a.i);
+    memcpy(a.i, s.dim, sizeof s.dim);
     return snd_g_op(g, SND_OP_CONST, NULL, 0, &a, NULL);
 }
