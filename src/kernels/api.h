@@ -39,6 +39,11 @@ typedef enum snd_kfn {
 double snd_k_unary(int th, snd_dtype t, snd_kfn f, int64_t n, double s, const void *x, void *y);      // in place
 /// dx = c * dy * f'(s*x)   (relu'(0) = 0, abs'(0) = 0).  In place on dy.
 double snd_k_unary_bwd(int th, snd_dtype t, snd_kfn f, int64_t n, double s, const void *x, double c, const void *dy, void *dx);
+/// y = max(x, 0) (in place), and for its backward one bit per element: bit i % 64 of above[i / 64] is set unless x[i] <= 0,
+/// so for NaN too; above has (n + 63)/64 words. Returns the largest absolute value of y (NaN if any is NaN).
+double snd_k_relu(int th, snd_dtype t, int64_t n, const void *x, void *y, uint64_t *above);
+/// dx = dy where the bit is set, else 0 (in place on dy); returns the largest absolute value of dx.
+double snd_k_relu_bwd(int th, snd_dtype t, int64_t n, const uint64_t *above, const void *dy, void *dx);
 double snd_k_fn(snd_kfn f, double x);            // one value in double
 double snd_k_fn_grad(snd_kfn f, double x);
 

@@ -96,6 +96,8 @@ struct flat_job {
     double a, b;
     const void *x, *dy;
     void *out;
+    uint64_t *above;      // relu: what it notes
+    const uint64_t *seen; // its backward: what was noted
     double absmax[SND_MAX_TASKS];
 };
 
@@ -143,6 +145,24 @@ double snd_k_unary_bwd(int th, snd_dtype t, snd_kfn f, int64_t n, double s, cons
                   .x = x,
                   .dy = dy,
                   .out = dx};
+    return flat(th, t, n, &j);
+}
+
+// Cuts fall on whole words, since ALIGN is 64 elements.
+static double relu_range(const flat_job *j, int64_t i0, int64_t n) {
+    return ((snd_kt_relu *)j->fn)(n, snd_at(j->x, i0, j->size), snd_at_mut(j->out, i0, j->size), j->above + i0 / 64);
+}
+double snd_k_relu(int th, snd_dtype t, int64_t n, const void *x, void *y, uint64_t *above) {
+    flat_job j = {.run = relu_range, .fn = snd_k_pick(SND_KF_relu, t), .x = x, .above = above, .out = y};
+    return flat(th, t, n, &j);
+}
+
+static double relu_bwd_range(const flat_job *j, int64_t i0, int64_t n) {
+    return ((snd_kt_relu_bwd *)j->fn)(n, j->seen + i0 / 64, snd_at(j->dy, i0, j->size),
+                                      snd_at_mut(j->out, i0, j->size));
+}
+double snd_k_relu_bwd(int th, snd_dtype t, int64_t n, const uint64_t *above, const void *dy, void *dx) {
+    flat_job j = {.run = relu_bwd_range, .fn = snd_k_pick(SND_KF_relu_bwd, t), .seen = above, .dy = dy, .out = dx};
     return flat(th, t, n, &j);
 }
 

@@ -45,8 +45,8 @@ typedef struct library {
     char dnnl_name[40], blas_name[40];
 } library;
 
-static library lib; // written once, under `opened`
-static pthread_once_t opened = PTHREAD_ONCE_INIT;
+static library lib; // each half written once, under its flag
+static pthread_once_t dnnl_opened = PTHREAD_ONCE_INIT, blas_opened = PTHREAD_ONCE_INIT;
 static _Atomic int hook; // test hook: snd_kgemm
 
 void snd_k_limit_gemm(snd_kgemm g) {
@@ -60,6 +60,15 @@ static bool symbol(void *handle, const char *name, void *fn) {
     return p != NULL;
 }
 
+// Of the calling thread; the pool's own threads take none. Signals of a thread's own faults stay: they cannot wait.
+static void hold_signals(sigset_t *before) {
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
+    sigset_t all;
+    sigfillset(&all);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) sigdelset(&all, faults[i]);
+    pthread_sigmask(SIG_BLOCK, &all, before);
+}
+
 // dlsym also looks through what the library depends on: the OpenMP that it runs on is found the same way.
 static void open_dnnl(void) {
     void *h = dlopen("libdnnl.so.2", RTLD_NOW | RTLD_LOCAL);
@@ -71,8 +80,17 @@ static void open_dnnl(void) {
     snprintf(lib.dnnl_name, sizeof lib.dnnl_name, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
 }
 
+// OpenBLAS starts threads as it is opened; the program's signals are none of their business.
+static void *open_quietly(const char *name) {
+    sigset_t before;
+    hold_signals(&before);
+    void *h = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return h;
+}
+
 static void open_blas(void) {
-    void *h = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
+    void *h = open_quietly("libopenblas.so.0");
     set_threads_fn *set_threads;
     config_fn *config;
     if (!symbol(h, "openblas_set_num_threads", &set_threads) || !symbol(h, "openblas_get_config", &config)) return;
@@ -88,16 +106,15 @@ static void open_blas(void) {
     snprintf(lib.blas_name, sizeof lib.blas_name, "%.*s", end ? (int)(end - text) : 30, text);
 }
 
-static void open_libraries(void) {
-    open_dnnl();
-    open_blas();
-}
-
+// Each is opened when it is first wanted: f32 has no use for OpenBLAS and its threads.
 static snd_kgemm backend(snd_dtype t) {
     const snd_kgemm limit = (snd_kgemm)atomic_load_explicit(&hook, memory_order_relaxed);
     if (limit == SND_KGEMM_OWN) return limit;
-    pthread_once(&opened, open_libraries);
-    if (t == SND_F32 && lib.dnnl && limit != SND_KGEMM_OPENBLAS) return SND_KGEMM_ONEDNN;
+    if (t == SND_F32 && limit != SND_KGEMM_OPENBLAS) {
+        pthread_once(&dnnl_opened, open_dnnl);
+        if (lib.dnnl) return SND_KGEMM_ONEDNN;
+    }
+    pthread_once(&blas_opened, open_blas);
     if (t == SND_F32 ? lib.sgemm != NULL : lib.dgemm != NULL) return SND_KGEMM_OPENBLAS;
     return SND_KGEMM_OWN;
 }
@@ -177,15 +194,6 @@ static void choose_grid(gemm_job *j) {
     j->rows = ceil_div(j->M, down);
     j->cols = ceil_div(ceil_div(j->N, over), 16) * 16; // whole vectors
     j->across = ceil_div(j->N, j->cols);
-}
-
-// Of the calling thread; the pool's own threads take none. Signals of a thread's own faults stay: they cannot wait.
-static void hold_signals(sigset_t *before) {
-    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
-    sigset_t all;
-    sigfillset(&all);
-    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) sigdelset(&all, faults[i]);
-    pthread_sigmask(SIG_BLOCK, &all, before);
 }
 
 static bool fits_int(const gemm_job *j) {

@@ -38,6 +38,8 @@ typedef void snd_kt_minmax_bwd(bool max, bool second, const snd_grid *g, int64_t
                                double b, const void *y, const void *dy, void *dx);
 typedef double snd_kt_unary(snd_kfn f, int64_t n, double s, const void *x, void *y);
 typedef double snd_kt_unary_bwd(snd_kfn f, int64_t n, double s, const void *x, double c, const void *dy, void *dx);
+typedef double snd_kt_relu(int64_t n, const void *x, void *y, uint64_t *above);
+typedef double snd_kt_relu_bwd(int64_t n, const uint64_t *above, const void *dy, void *dx);
 typedef double snd_kt_sum(int64_t n, const void *x);
 /// acc[j] += sum over the rows of x[r*ld + j], j < n <= SND_COLS.
 typedef void snd_kt_sum_cols(int64_t rows, int64_t n, int64_t ld, const void *x, double *acc);

@@ -5,6 +5,7 @@
 #ifndef SND_KERNELS_VECTORS_H
 #define SND_KERNELS_VECTORS_H
 
+#include <stdint.h>
 #include <string.h>
 
 #if defined(__AVX512F__)
@@ -23,6 +24,13 @@ static inline void vec_stream_f64(double *p, vec_f64 v) { _mm512_stream_pd(p, v)
 static inline void vec_fence(void) { _mm_sfence(); }
 static inline vec_f32 vec_fma_f32(vec_f32 a, vec_f32 b, vec_f32 c) { return _mm512_fmadd_ps(a, b, c); }
 static inline vec_f64 vec_fma_f64(vec_f64 a, vec_f64 b, vec_f64 c) { return _mm512_fmadd_pd(a, b, c); }
+static inline void vec_store_f32(float *p, vec_f32 v) { _mm512_storeu_ps(p, v); }
+static inline void vec_store_f64(double *p, vec_f64 v) { _mm512_storeu_pd(p, v); }
+// Bit i: element i is not <= 0 (so NaN counts). vec_keep: the elements whose bit is set, 0 elsewhere.
+static inline uint64_t vec_above0_f32(vec_f32 v) { return _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_NLE_UQ); }
+static inline uint64_t vec_above0_f64(vec_f64 v) { return _mm512_cmp_pd_mask(v, _mm512_setzero_pd(), _CMP_NLE_UQ); }
+static inline vec_f32 vec_keep_f32(uint64_t bits, vec_f32 v) { return _mm512_maskz_mov_ps((__mmask16)bits, v); }
+static inline vec_f64 vec_keep_f64(uint64_t bits, vec_f64 v) { return _mm512_maskz_mov_pd((__mmask8)bits, v); }
 #elif defined(__AVX2__) && defined(__FMA__)
 #include <immintrin.h>
 #define SND_FMA 1
@@ -39,6 +47,24 @@ static inline void vec_stream_f64(double *p, vec_f64 v) { _mm256_stream_pd(p, v)
 static inline void vec_fence(void) { _mm_sfence(); }
 static inline vec_f32 vec_fma_f32(vec_f32 a, vec_f32 b, vec_f32 c) { return _mm256_fmadd_ps(a, b, c); }
 static inline vec_f64 vec_fma_f64(vec_f64 a, vec_f64 b, vec_f64 c) { return _mm256_fmadd_pd(a, b, c); }
+static inline void vec_store_f32(float *p, vec_f32 v) { _mm256_storeu_ps(p, v); }
+static inline void vec_store_f64(double *p, vec_f64 v) { _mm256_storeu_pd(p, v); }
+static inline uint64_t vec_above0_f32(vec_f32 v) {
+    return (uint64_t)_mm256_movemask_ps(_mm256_cmp_ps(v, _mm256_setzero_ps(), _CMP_NLE_UQ));
+}
+static inline uint64_t vec_above0_f64(vec_f64 v) {
+    return (uint64_t)_mm256_movemask_pd(_mm256_cmp_pd(v, _mm256_setzero_pd(), _CMP_NLE_UQ));
+}
+static inline vec_f32 vec_keep_f32(uint64_t bits, vec_f32 v) {
+    const __m256i lane = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+    const __m256i on = _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32((int)(bits & 255)), lane), lane);
+    return _mm256_and_ps(v, _mm256_castsi256_ps(on));
+}
+static inline vec_f64 vec_keep_f64(uint64_t bits, vec_f64 v) {
+    const __m256i lane = _mm256_setr_epi64x(1, 2, 4, 8);
+    const __m256i on = _mm256_cmpeq_epi64(_mm256_and_si256(_mm256_set1_epi64x((int64_t)(bits & 15)), lane), lane);
+    return _mm256_and_pd(v, _mm256_castsi256_pd(on));
+}
 #else
 #define SND_FMA 0
 enum { SND_VEC_BYTES = 16, SND_STRIP = 6 };
@@ -62,6 +88,21 @@ static inline void vec_stream_f64(double *p, vec_f64 v) { memcpy(p, &v, sizeof v
 static inline void vec_fence(void) {}
 static inline vec_f32 vec_fma_f32(vec_f32 a, vec_f32 b, vec_f32 c) { return a * b + c; }
 static inline vec_f64 vec_fma_f64(vec_f64 a, vec_f64 b, vec_f64 c) { return a * b + c; }
+static inline void vec_store_f32(float *p, vec_f32 v) { memcpy(p, &v, sizeof v); }
+static inline void vec_store_f64(double *p, vec_f64 v) { memcpy(p, &v, sizeof v); }
+static inline uint64_t vec_above0_f32(vec_f32 v) {
+    uint64_t bits = 0;
+    for (int i = 0; i < 4; i++) bits |= (uint64_t)!(v[i] <= 0) << i;
+    return bits;
+}
+static inline uint64_t vec_above0_f64(vec_f64 v) { return (uint64_t)!(v[0] <= 0) | (uint64_t)!(v[1] <= 0) << 1; }
+static inline vec_f32 vec_keep_f32(uint64_t bits, vec_f32 v) {
+    for (int i = 0; i < 4; i++) v[i] = bits >> i & 1 ? v[i] : 0;
+    return v;
+}
+static inline vec_f64 vec_keep_f64(uint64_t bits, vec_f64 v) {
+    return (vec_f64){bits & 1 ? v[0] : 0, bits & 2 ? v[1] : 0};
+}
 #endif
 
 // Sum of a vector's elements by halves: l with l + half, and so on.

@@ -1,5 +1,5 @@
-// y = f(x) elementwise; i[0] = the function (snd_kfn). Backward dx = dy f'(x), from x or, for relu, from y.
-// Exponents: relu and abs are homogeneous and keep it; the others act on the true value, and where that would leave the
+// y = f(x) elementwise; i[0] = the function (snd_kfn), any but relu, which is an op of its own. Backward dx = dy f'(x).
+// Exponents: abs is homogeneous and keeps it; the others act on the true value, and where that would leave the
 // type (f32: 2^72 and more) number by number in double, since small ones stand beside the large; gelu, silu, softplus are
 // relu for the latter. gelu, silu, tanh, erf are linear near 0; sqrt halves the exponent, log adds to its result, exp
 // makes its own.
@@ -13,7 +13,7 @@ static snd_kfn fn_of(const snd_node *n) {
 }
 
 static bool homogeneous(snd_kfn f) {
-    return f == SND_KFN_RELU || f == SND_KFN_ABS;
+    return f == SND_KFN_ABS;
 }
 
 static bool like_relu(snd_kfn f) {
@@ -133,15 +133,14 @@ static void unary_grad(snd_graph *g, const snd_node *n, const snd_id *dout, cons
     case SND_KFN_SQRT: din[0] = snd_g_div_by(g, 0.5, dy, y); return;
     default: break;
     }
-    const snd_id from = fn_of(n) == SND_KFN_RELU ? y : x; // relu' is the same at y, and x may go
-    din[0] = snd_g_op(g, SND_OP_UNARY_BWD, (snd_id[]){from, dy}, 2, &n->attr, NULL);
+    din[0] = snd_g_op(g, SND_OP_UNARY_BWD, (snd_id[]){x, dy}, 2, &n->attr, NULL);
 }
 
 #define FN(f, l, h)                                                                                                    \
     { .label = #f, .n_in = 1, .in = {{2, {3, 5}}}, .attr = {.i = {SND_KFN_##f}}, .lo = (l), .hi = (h) }
 static const snd_op_case unary_cases[] = {
-    FN(RELU, -2, 2), FN(GELU, -4, 4), FN(GELU_TANH, -4, 4), FN(SILU, -4, 4),  FN(TANH, -2, 2), FN(SIGMOID, -4, 4),
-    FN(ERF, -2, 2),  FN(EXP, -3, 3),  FN(SOFTPLUS, -4, 4),  FN(SQRT, 0.5, 3), FN(LOG, 0.3, 4), FN(ABS, -2, 2),
+    FN(GELU, -4, 4), FN(GELU_TANH, -4, 4), FN(SILU, -4, 4),  FN(TANH, -2, 2), FN(SIGMOID, -4, 4), FN(ERF, -2, 2),
+    FN(EXP, -3, 3),  FN(SOFTPLUS, -4, 4),  FN(SQRT, 0.5, 3), FN(LOG, 0.3, 4), FN(ABS, -2, 2),
 };
 
 const snd_op_info snd_op_unary = {.name = "unary",
@@ -154,11 +153,12 @@ const snd_op_info snd_op_unary = {.name = "unary",
 
 snd_id snd_g_unary(snd_graph *g, snd_kfn fn, snd_id x) {
     if (!x) return 0;
+    if (fn == SND_KFN_RELU) return snd_g_op(g, SND_OP_RELU, &x, 1, NULL, NULL);
     const snd_attr a = {.i = {fn}};
     return snd_g_op(g, SND_OP_UNARY, &x, 1, &a, NULL);
 }
 
-// ---- backward: in x (relu: y), dy -----------------------------------------------------------------------------------
+// ---- backward: in x, dy -----------------------------------------------------------------------------------
 
 static void bwd_far(snd_oprun *r, snd_kfn f, int64_t n) {
     const snd_rv *x = snd_in(r, 0), *dy = snd_in(r, 1);
