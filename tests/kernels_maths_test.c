@@ -243,6 +243,41 @@ static void every_length_place_thread_and_isa_agree(void **state) {
         }
 }
 
+static bool kept(double x) {
+    return !(x <= 0);
+}
+
+static void check_relu(snd_dtype t, int64_t n, int shift) {
+    arr x = arr_draw(t, n, shift, "x", 1), dy = arr_draw(t, n, shift, "dy", 1), y = arr_make(t, n, shift);
+    uint64_t above[20];
+    if (n > 3) put(&x, 1, NAN), put(&x, 2, 0), put(&x, 3, -0.0);
+    const double top = snd_k_relu(2, t, n, x.p, y.p, above);
+    double want = 0;
+    for (int64_t i = 0; i < n; i++) {
+        CHECK_SAME(at(&y, i), kept(at(&x, i)) ? at(&x, i) : 0);
+        assert_int_equal(above[i / 64] >> (i % 64) & 1, kept(at(&x, i)));
+        if (!isnan(at(&y, i))) want = fmax(want, at(&y, i));
+    }
+    assert_true(n > 3 ? isnan(top) : top == want);
+    if (n) put(&dy, n - 1, INFINITY);
+    arr dx = arr_copy(&dy, shift);
+    snd_k_relu_bwd(2, t, n, above, dx.p, dx.p); // in place
+    for (int64_t i = 0; i < n; i++) CHECK_SAME(at(&dx, i), kept(at(&x, i)) ? at(&dy, i) : 0);
+    arr_free(&x), arr_free(&dy), arr_free(&y), arr_free(&dx);
+}
+
+static void relu_by_bits(void **state) {
+    (void)state;
+    EACH_TYPE(t)
+    EACH_ISA(isa)
+    for (int64_t n = 0; n < 1100; n += n < 140 ? 1 : 491) check_relu(t, n, (int)(n % 5));
+    static double x[70000], y[70000]; // more than one task
+    static uint64_t above[1100];
+    for (int i = 0; i < 70000; i++) x[i] = draw("many", i);
+    snd_k_relu(3, SND_F64, 70000, x, y, above);
+    for (int i = 0; i < 70000; i++) assert_int_equal(above[i / 64] >> (i % 64) & 1, x[i] > 0);
+}
+
 static void one_value_is_the_vector_value(void **state) {
     (void)state;
     for (int f = SND_KFN_RELU; f < SND_KFN_COUNT; f++)
@@ -259,6 +294,7 @@ int main(void) {
         cmocka_unit_test(derivatives_at_the_ends),
         cmocka_unit_test(slopes_are_differences_of_values),
         cmocka_unit_test(every_length_place_thread_and_isa_agree),
+        cmocka_unit_test(relu_by_bits),
         cmocka_unit_test(one_value_is_the_vector_value),
     };
     return cmocka_run_group_tests_name("elementary functions", tests, NULL, reset_hooks);

@@ -13,6 +13,7 @@ typedef struct desk {
     int threads;
     void *x, *y, *z, *g, *b;
     double *m, *r;
+    uint64_t *bits;
     snd_key key;
     double sink; // results that nothing else uses
 } desk;
@@ -93,6 +94,12 @@ static void unary(const job *j, desk *d) {
 static void unary_bwd(const job *j, desk *d) {
     d->sink += snd_k_unary_bwd(d->threads, j->t, (snd_kfn)j->how, j->a * j->b, 1, d->x, 1, d->y, d->z);
 }
+static void relu(const job *j, desk *d) {
+    d->sink += snd_k_relu(d->threads, j->t, j->a * j->b, d->x, d->z, d->bits);
+}
+static void relu_bwd(const job *j, desk *d) {
+    d->sink += snd_k_relu_bwd(d->threads, j->t, j->a * j->b, d->bits, d->y, d->z);
+}
 static void normals(const job *j, desk *d) {
     snd_k_fill_normal(d->threads, j->t, d->key, 0, j->a * j->b, 0.02, d->z);
 }
@@ -124,8 +131,8 @@ static const job jobs[] = {
     NORM("rms fwd", 2048, 768, norm_fwd, copy, two, "copy", SND_KNORM_RMS),
     NORM("rms bwd", 2048, 768, norm_bwd, triad, three, "add", SND_KNORM_RMS),
     NORM("batch fwd", 256, 256, batch_fwd, copy, two, "copy", 0),
-    EACH("relu", 256, 256, unary, copy, two, "copy", SND_KFN_RELU),
-    EACH("relu bwd", 256, 256, unary_bwd, triad, three, "add", SND_KFN_RELU),
+    EACH("relu", 256, 256, relu, copy, two, "copy", 0),
+    EACH("relu bwd", 256, 256, relu_bwd, copy, two, "copy", 0),
     EACH("gelu", 256, 256, unary, copy, two, "copy", SND_KFN_GELU),
     EACH("gelu bwd", 256, 256, unary_bwd, triad, three, "add", SND_KFN_GELU),
     EACH("tanh", 256, 256, unary, copy, two, "copy", SND_KFN_TANH),
@@ -197,9 +204,9 @@ static bool measure(const snd_bench_opts *o, const job *j, desk *d, snd_bench_ro
 }
 
 static sonde_status furnish(desk *d) {
-    void **const all[] = {&d->x, &d->y, &d->z, &d->g, &d->b, (void **)&d->m, (void **)&d->r};
-    static const size_t room[] = {ROOM, ROOM, ROOM, 4096, 4096, 4096, 4096};
-    for (int i = 0; i < 7; i++) {
+    void **const all[] = {&d->x, &d->y, &d->z, &d->g, &d->b, (void **)&d->m, (void **)&d->r, (void **)&d->bits};
+    static const size_t room[] = {ROOM, ROOM, ROOM, 4096, 4096, 4096, 4096, ROOM / 64};
+    for (int i = 0; i < 8; i++) {
         *all[i] = snd_aligned_alloc(64, room[i] * 8);
         if (!*all[i]) return SONDE_ENOMEM;
         memset(*all[i], 0, room[i] * 8); // pages touched once, here
@@ -208,8 +215,8 @@ static sonde_status furnish(desk *d) {
 }
 
 static void clear(desk *d) {
-    void *const all[] = {d->x, d->y, d->z, d->g, d->b, d->m, d->r};
-    for (int i = 0; i < 7; i++) snd_free(all[i]);
+    void *const all[] = {d->x, d->y, d->z, d->g, d->b, d->m, d->r, d->bits};
+    for (int i = 0; i < 8; i++) snd_free(all[i]);
 }
 
 // Inputs of the job's type; the statistics that a backward pass reads.

@@ -20,7 +20,7 @@ enum {
 
 typedef struct job {
     snd_record *rec;
-    snd_arena *arena; // of this measurement
+    snd_arena *arena, *theory_arena; // of this measurement, both
     const snd_spec *spec;
     const char *label;
     snd_measure_opts o;
@@ -114,7 +114,7 @@ static sonde_status predict(job *j) {
                                 .cos = j->o.cos,
                                 .exits = j->exits,
                                 .n_exits = j->n_exits};
-    return snd_predict(j->arena, j->spec, &o, &j->theory);
+    return snd_predict(j->theory_arena, j->spec, &o, &j->theory);
 }
 
 // Log10 of a linear number under the metric's scale.
@@ -506,16 +506,49 @@ static sonde_status run_seeds(job *j) {
     return SONDE_OK;
 }
 
-static sonde_status work(job *j) {
-    SND_TRY(predict(j));
-    const bool look = !j->measure && j->o.bands == SND_BANDS_THEORY && estimated(j);
-    if (look) SND_TRY(simulate(j));
-    if (!j->measure && j->o.bands != SND_BANDS_SIMULATED) return fill_theory(j);
+static sonde_status make_probe(job *j) {
     const snd_probe_opts o = probe_opts(j, false);
     SND_TRY(snd_probe_make(j->arena, j->spec, &o, &j->probe));
-    SND_TRY(check_memory(j));
+    return check_memory(j);
+}
+
+typedef struct preparation {
+    job *j;
+    sonde_status status[2];
+} preparation;
+
+static void prepare_task(void *ctx, int64_t i) {
+    preparation *p = ctx;
+    p->status[i] = i == 0 ? predict(p->j) : make_probe(p->j);
+}
+
+// Theory and graph know nothing of each other, so they are made side by side. A message stays on the thread that wrote
+// it: what failed is tried again on this one, which then has it.
+static sonde_status prepare(job *j) {
+    preparation p = {.j = j};
+    snd_parallel(j->o.threads > 0 ? j->o.threads : snd_cpu_count(), 2, prepare_task, &p);
+    if (p.status[0] != SONDE_OK) {
+        snd_prediction_free(j->theory);
+        j->theory = NULL;
+        SND_TRY(predict(j));
+    }
+    return p.status[1] == SONDE_OK ? SONDE_OK : make_probe(j);
+}
+
+static sonde_status measure(job *j) {
+    SND_TRY(prepare(j));
     if (j->o.bands == SND_BANDS_SIMULATED) SND_TRY(simulate(j));
-    if (j->measure) SND_TRY(run_seeds(j));
+    SND_TRY(run_seeds(j));
+    return fill(j);
+}
+
+static sonde_status work(job *j) {
+    if (j->measure) return measure(j);
+    SND_TRY(predict(j));
+    if (j->o.bands == SND_BANDS_THEORY && estimated(j)) SND_TRY(simulate(j));
+    if (j->o.bands != SND_BANDS_SIMULATED) return fill_theory(j);
+    SND_TRY(make_probe(j));
+    SND_TRY(simulate(j));
     return fill(j);
 }
 
@@ -533,13 +566,14 @@ static bool depth_free(const snd_spec *s) {
 
 static sonde_status run_job(job *j, const snd_spec *spec, const int *exits, int n) {
     j->arena = snd_arena_create();
-    if (!j->arena) return SONDE_ENOMEM;
+    j->theory_arena = snd_arena_create();
     j->spec = spec;
     j->exits = (int *)(uintptr_t)exits;
     j->n_exits = n;
-    const sonde_status s = work(j);
+    const sonde_status s = j->arena && j->theory_arena ? work(j) : SONDE_ENOMEM;
     snd_prediction_free(j->theory);
     snd_arena_destroy(j->arena);
+    snd_arena_destroy(j->theory_arena);
     j->theory = NULL;
     j->probe = j->sim = NULL;
     return s;

@@ -19,9 +19,9 @@ typedef enum snd_op {
 int snd_op_find(const char *name);
 
 // ---- views and constants --------------------------------------------------------------------------------------------
-snd_id snd_g_alias(snd_graph *g, snd_id x);                ///< same numbers, a gradient of its own
-snd_id snd_g_stop(snd_graph *g, snd_id x);                 ///< same numbers, no gradient
-snd_id snd_g_reshape(snd_graph *g, snd_id x, snd_shape s); ///< same elements in row-major order
+snd_id snd_g_alias(snd_graph *g, snd_id x);                      ///< same numbers, a gradient of its own
+snd_id snd_g_stop(snd_graph *g, snd_id x);                       ///< same numbers, no gradient
+snd_id snd_g_reshape(snd_graph *g, snd_id x, snd_shape s);       ///< same elements in row-major order
 snd_id snd_g_const(snd_graph *g, snd_shape s, double v);
 
 // ---- linear maps ----------------------------------------------------------------------------------------------------
@@ -32,13 +32,13 @@ snd_id snd_g_linear(snd_graph *g, snd_id x, snd_id w);
 snd_id snd_g_glinear(snd_graph *g, snd_id x, int64_t n, double var);
 
 // ---- elementwise ----------------------------------------------------------------------------------------------------
-snd_id snd_g_lin(snd_graph *g, double a, snd_id x, double b, snd_id y); ///< a x + b y
-snd_id snd_g_affine(snd_graph *g, double a, snd_id x, double b);        ///< a x + b
+snd_id snd_g_lin(snd_graph *g, double a, snd_id x, double b, snd_id y);    ///< a x + b y
+snd_id snd_g_affine(snd_graph *g, double a, snd_id x, double b);           ///< a x + b
 snd_id snd_g_mul(snd_graph *g, snd_id x, snd_id y);
 snd_id snd_g_div(snd_graph *g, snd_id x, snd_id y);
-snd_id snd_g_min(snd_graph *g, snd_id x, snd_id y); ///< ties: half the gradient each
+snd_id snd_g_min(snd_graph *g, snd_id x, snd_id y);                        ///< ties: half the gradient each
 snd_id snd_g_max(snd_graph *g, snd_id x, snd_id y);
-snd_id snd_g_unary(snd_graph *g, snd_kfn fn, snd_id x); ///< relu passes gradients where x is not <= 0
+snd_id snd_g_unary(snd_graph *g, snd_kfn fn, snd_id x);                    ///< relu passes gradients where x is not <= 0
 
 // ---- norms (over the last dimension; gain, bias [d] or 0) -----------------------------------------------------------
 /// (x - mean)/sqrt(var + eps) * (gain + plus1) + bias
@@ -55,13 +55,13 @@ snd_id snd_g_batchnorm_eval(snd_graph *g, snd_id x, snd_id gain, snd_id bias, do
                             snd_id running_mean, snd_id running_var);
 
 // ---- rows -----------------------------------------------------------------------------------------------------------
-snd_id snd_g_rowdot(snd_graph *g, snd_id x, snd_id y);     ///< [.., d], [.., d] -> [.., 1]; operands broadcast
-snd_id snd_g_rowrms(snd_graph *g, snd_id x);               ///< sqrt(mean x²) -> [.., 1]; no eps; gradient 0 at 0
-snd_id snd_g_sum_to(snd_graph *g, snd_id x, snd_shape s);  ///< sums the dimensions along which s broadcasts to x
-snd_id snd_g_expand(snd_graph *g, snd_id x, snd_shape s);  ///< broadcasts x to s
-snd_id snd_g_concat(snd_graph *g, const snd_id *x, int n); ///< along the last dimension: [.., k_i] -> [.., sum k_i]
-snd_id snd_g_slice(snd_graph *g, snd_id x, int64_t first, int64_t n); ///< x[.., first : first+n]
-snd_id snd_g_softmax(snd_graph *g, snd_id x);                         ///< over the last dimension
+snd_id snd_g_rowdot(snd_graph *g, snd_id x, snd_id y);           ///< [.., d], [.., d] -> [.., 1]; operands broadcast
+snd_id snd_g_rowrms(snd_graph *g, snd_id x);                     ///< sqrt(mean x²) -> [.., 1]; no eps; gradient 0 at 0
+snd_id snd_g_sum_to(snd_graph *g, snd_id x, snd_shape s);        ///< sums the dimensions along which s broadcasts to x
+snd_id snd_g_expand(snd_graph *g, snd_id x, snd_shape s);        ///< broadcasts x to s
+snd_id snd_g_concat(snd_graph *g, const snd_id *x, int n);       ///< along the last dimension: [.., k_i] -> [.., sum k_i]
+snd_id snd_g_slice(snd_graph *g, snd_id x, int64_t first, int64_t n);   ///< x[.., first : first+n]
+snd_id snd_g_softmax(snd_graph *g, snd_id x);                    ///< over the last dimension
 /// sum_k w_k v_k;  w [K] or [.., K], K values of one shape [.., d]
 snd_id snd_g_wsum(snd_graph *g, snd_id w, const snd_id *v, int k);
 /// Mean cross-entropy over the rows whose target is not -100 -> []; logits [.., V], targets (I64) [..]
@@ -102,44 +102,18 @@ snd_id snd_g_attention_stats(snd_graph *g, const snd_attn *a, snd_id q, snd_id k
 // True figures from the stored ones s and e = s[SND_ST_EXP]: mean, absmax, absmin times 2^e; q, var, bvar times 2^2e;
 // the rest as they are. What was not asked for, or does not exist, is NaN. Definitions: docs/metrics.md.
 enum {
-    SND_ST_Q,
-    SND_ST_MEAN,
-    SND_ST_VAR,
-    SND_ST_BVAR,
-    SND_ST_COS,
-    SND_ST_PEARSON,
-    SND_ST_ABSMAX,
-    SND_ST_AT,
-    SND_ST_ABSMIN,
-    SND_ST_KURT,
-    SND_ST_NONFINITE,
-    SND_ST_ROWCOS /* cos(v, w) */,
-    SND_ST_RATIO /* |v|/|w| with exponents */,
-    SND_ST_RANK,
-    SND_ST_UNDER_F16,
-    SND_ST_UNDER_BF16,
-    SND_ST_EXP,
-    SND_ST_COUNT
+    SND_ST_Q, SND_ST_MEAN, SND_ST_VAR, SND_ST_BVAR, SND_ST_COS, SND_ST_PEARSON, SND_ST_ABSMAX, SND_ST_AT, SND_ST_ABSMIN,
+    SND_ST_KURT, SND_ST_NONFINITE, SND_ST_ROWCOS /* cos(v, w) */, SND_ST_RATIO /* |v|/|w| with exponents */,
+    SND_ST_RANK, SND_ST_UNDER_F16, SND_ST_UNDER_BF16, SND_ST_EXP, SND_ST_COUNT
 };
 enum {
-    SND_SM_BVAR = 1,
-    SND_SM_COS = 2,
-    SND_SM_KURT = 4,
-    SND_SM_ROWCOS = 8 /* needs w */,
-    SND_SM_RANK = 16,
-    SND_SM_UNDER = 32
+    SND_SM_BVAR = 1, SND_SM_COS = 2, SND_SM_KURT = 4, SND_SM_ROWCOS = 8 /* needs w */, SND_SM_RANK = 16, SND_SM_UNDER = 32
 };
 /// q, mean, var, absmax, at, absmin, nonfinite always; more by mask. w: 0 or a value of v's shape.
 snd_id snd_g_stat(snd_graph *g, snd_id v, snd_id w, int mask);
 
-static inline snd_id snd_g_add(snd_graph *g, snd_id x, snd_id y) {
-    return snd_g_lin(g, 1, x, 1, y);
-}
-static inline snd_id snd_g_sub(snd_graph *g, snd_id x, snd_id y) {
-    return snd_g_lin(g, 1, x, -1, y);
-}
-static inline snd_id snd_g_scale(snd_graph *g, double a, snd_id x) {
-    return snd_g_affine(g, a, x, 0);
-}
+static inline snd_id snd_g_add(snd_graph *g, snd_id x, snd_id y) { return snd_g_lin(g, 1, x, 1, y); }
+static inline snd_id snd_g_sub(snd_graph *g, snd_id x, snd_id y) { return snd_g_lin(g, 1, x, -1, y); }
+static inline snd_id snd_g_scale(snd_graph *g, double a, snd_id x) { return snd_g_affine(g, a, x, 0); }
 
 #endif
