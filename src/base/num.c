@@ -60,14 +60,36 @@ static int64_t leading_digits(double v, int e) {
     return llrint(k >= 0 ? v * TENS[k] : v / TENS[-k]);
 }
 
+// floor(log10 a) or one less: 1233/4096 is log10(2) from below, near enough for every exponent of a double.
+static int exponent10(double a) {
+    const int e = ilogb(a) * 1233;
+    return e >= 0 ? e >> 12 : -((-e + 4095) >> 12);
+}
+
 // a as m * 10^(e - 8), m of nine digits; false where a is out of the fast range.
 static bool split_short(double a, int64_t *m, int *e) {
     if (!(a >= 1e-13 && a < 1e15)) return false;
-    *e = (int)floor(log10(a));
+    *e = exponent10(a);
     *m = leading_digits(a, *e);
-    if (*m >= 1000000000) *m = leading_digits(a, ++*e); // log10 or the rounding went over
+    if (*m >= 1000000000) *m = leading_digits(a, ++*e); // the guess or the rounding went over
     if (*m < 100000000) *m = leading_digits(a, --*e);
     return true;
+}
+
+// The same for what lies further out, where powers of ten are rounded (to 64 bits: the ninth digit hardly ever knows).
+static bool split_far(double a, int64_t *m, int *e) {
+    static const long double far[] = {1e0L,   1e27L,  1e54L,  1e81L,  1e108L, 1e135L,
+                                      1e162L, 1e189L, 1e216L, 1e243L, 1e270L, 1e297L};
+    if (!(a >= DBL_MIN && a <= DBL_MAX)) return false;
+    *e = exponent10(a);
+    for (int tries = 0; tries < 3; tries++) {
+        const int k = SHORT_DIGITS - 1 - *e, n = k < 0 ? -k : k, low = n % 27 < 22 ? n % 27 : 22;
+        const long double ten = far[n / 27] * TENS[low] * TENS[n % 27 - low];
+        *m = llrintl(k >= 0 ? a * ten : a / ten);
+        if (*m >= 100000000 && *m < 1000000000) return true;
+        *e += *m < 100000000 ? -1 : 1;
+    }
+    return false;
 }
 
 double snd_round_short(double v) {
@@ -83,22 +105,31 @@ double snd_round_short(double v) {
     return copysign(k >= 0 ? (double)m / TENS[k] : (double)m * TENS[-k], v);
 }
 
+// 1.25e-07, as %g has it: at least two digits of exponent.
+static char *put_exponent(char *p, const char *digits, int n, int e) {
+    const int size = e < 0 ? -e : e;
+    *p++ = digits[0];
+    if (n > 1) *p++ = '.';
+    for (int i = 1; i < n; i++) *p++ = digits[i];
+    *p++ = 'e', *p++ = e < 0 ? '-' : '+';
+    if (size >= 100) *p++ = (char)('0' + size / 100);
+    *p++ = (char)('0' + size / 10 % 10), *p++ = (char)('0' + size % 10);
+    return p;
+}
+
 char *snd_format_short(char out[40], double v) {
     int64_t m;
     int e;
-    if (!split_short(fabs(v), &m, &e)) return snd_format_num(out, v, SHORT_DIGITS);
+    if (v == 0) return strcpy(out, signbit(v) ? "-0" : "0");
+    if (!split_short(fabs(v), &m, &e) && !split_far(fabs(v), &m, &e)) return snd_format_num(out, v, SHORT_DIGITS);
     char digits[SHORT_DIGITS + 1] = "";
     int n = SHORT_DIGITS;
     for (int i = n - 1; i >= 0; i--, m /= 10) digits[i] = (char)('0' + m % 10);
     while (n > 1 && digits[n - 1] == '0') n--;
     char *p = out;
     if (v < 0) *p++ = '-';
-    if (e < -5) { // 1.25e-07, as %g has it
-        *p++ = digits[0];
-        if (n > 1) *p++ = '.';
-        for (int i = 1; i < n; i++) *p++ = digits[i];
-        *p++ = 'e', *p++ = '-', *p++ = (char)('0' + -e / 10), *p++ = (char)('0' + -e % 10);
-        *p = '\0';
+    if (e < -5 || e >= 15) {
+        *put_exponent(p, digits, n, e) = '\0';
         return out;
     }
     if (e < 0) {

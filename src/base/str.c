@@ -5,16 +5,20 @@
 
 #include <string.h>
 
-void snd_buf_putn(snd_buf *b, const char *s, size_t n) {
-    if (b->failed) return;
+static bool make_room(snd_buf *b, size_t n) {
     int64_t cap = (int64_t)b->cap;
     void *p = b->s;
     if (n > PTRDIFF_MAX - b->len - 1 || !snd_grow(&p, &cap, (int64_t)(b->len + n + 1), 1)) {
         b->failed = true;
-        return;
+        return false;
     }
     b->s = p;
     b->cap = (size_t)cap;
+    return true;
+}
+
+void snd_buf_putn(snd_buf *b, const char *s, size_t n) {
+    if (b->failed || (n >= b->cap - b->len && !make_room(b, n))) return; // cap 0: len is 0 too
     if (n) memcpy(b->s + b->len, s, n);
     b->len += n;
     b->s[b->len] = 0;

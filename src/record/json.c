@@ -58,9 +58,22 @@ static bool escaped(snd_json *j, const unsigned char *s, int n) {
     return false;
 }
 
+// Length of the run at s of what every JSON text may hold as it is: most names are nothing else.
+static size_t harmless(const char *s) {
+    size_t n = 0;
+    for (; (s[n] >= '0' && s[n] <= '9') || (s[n] >= 'a' && s[n] <= 'z') || (s[n] >= 'A' && s[n] <= 'Z') ||
+           s[n] == '.' || s[n] == '_' || s[n] == ' ';
+         n++) {}
+    return n;
+}
+
 static void quoted(snd_json *j, const char *text) {
     snd_buf_put(j->b, "\"");
     for (const unsigned char *s = (const unsigned char *)text; *s;) {
+        const size_t run = harmless((const char *)s);
+        snd_buf_putn(j->b, (const char *)s, run);
+        s += run;
+        if (!*s) break;
         const int n = snd_utf8_sequence((const char *)s);
         if (n == 0)
             snd_buf_put(j->b, "\xEF\xBF\xBD");

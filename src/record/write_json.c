@@ -43,35 +43,32 @@ static bool has_part(const snd_metric *m, part p) {
     return false;
 }
 
-static double linear_sd(const snd_metric *m) {
-    return m->log ? (pow(10, m->mean + m->sd) - pow(10, m->mean - m->sd)) / 2 : m->sd;
-}
-
 static void pair(snd_json *j, const char *key, double lo, double hi) {
     const double v[2] = {lo, hi};
     snd_json_nums(j, key, v, 2);
 }
 
 // As it will be read back: so linear numbers follow from the logarithms that stand beside them, digit for digit.
-static snd_metric rounded(const snd_metric *m) {
-    snd_metric r = *m;
-    double *const all[] = {&r.mean, &r.sd, &r.predicted, &r.lo, &r.hi, &r.lo999, &r.hi999, &r.z};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) *all[i] = snd_round_short(*all[i]);
-    return r;
+static double linear(const snd_metric *m, double v) {
+    return m->log ? pow(10, snd_round_short(v)) : v;
 }
 
-static void write_part(snd_json *j, const snd_metric *exact, part p) {
-    const snd_metric r = rounded(exact), *m = &r;
+static double linear_sd(const snd_metric *m) {
+    const double mean = snd_round_short(m->mean), sd = snd_round_short(m->sd);
+    return m->log ? (pow(10, mean + sd) - pow(10, mean - sd)) / 2 : sd;
+}
+
+static void write_part(snd_json *j, const snd_metric *m, part p) {
     switch (p) {
-    case P_MEAN: snd_json_num(j, m->name, snd_metric_linear(m, m->mean)); break;
+    case P_MEAN: snd_json_num(j, m->name, linear(m, m->mean)); break;
     case P_LOG10: snd_json_num(j, m->name, m->mean); break;
     case P_SD: snd_json_num(j, m->name, linear_sd(m)); break;
     case P_SD_LOG10: snd_json_num(j, m->name, m->sd); break;
-    case P_PREDICTED: snd_json_num(j, m->name, snd_metric_linear(m, m->predicted)); break;
+    case P_PREDICTED: snd_json_num(j, m->name, linear(m, m->predicted)); break;
     case P_PREDICTED_LOG10: snd_json_num(j, m->name, m->predicted); break;
-    case P_BAND: pair(j, m->name, snd_metric_linear(m, m->lo), snd_metric_linear(m, m->hi)); break;
+    case P_BAND: pair(j, m->name, linear(m, m->lo), linear(m, m->hi)); break;
     case P_BAND_LOG10: pair(j, m->name, m->lo, m->hi); break;
-    case P_BAND999: pair(j, m->name, snd_metric_linear(m, m->lo999), snd_metric_linear(m, m->hi999)); break;
+    case P_BAND999: pair(j, m->name, linear(m, m->lo999), linear(m, m->hi999)); break;
     case P_BAND999_LOG10: pair(j, m->name, m->lo999, m->hi999); break;
     case P_Z: snd_json_num(j, m->name, m->z); break;
     case P_COUNT: break;
