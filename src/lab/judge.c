@@ -13,7 +13,7 @@ sonde_status snd_lab_judge(snd_record *r, const snd_spec *spec, int first_run, i
     for (int i = first_run; i < r->n_runs; i++) {
         const snd_spec own = snd_lab_at_depth(spec, r->runs[i]->depth);
         snd_description *d;
-        SND_TRY(snd_describe(r->arena, &own, &d));
+        SND_TRY(snd_describe_facts(r->arena, &own, &d));
         SND_TRY(snd_rules_run(&own, d, r->runs[i], &o));
     }
     return snd_record_status(r);

@@ -290,7 +290,7 @@ static sonde_status open_call(snd_describer *b, const char *name, snd_val v) {
     const char *call = snd_arena_strn(b->arena, name, strlen(name) - 3);
     if (!call) return SONDE_ENOMEM;
     d->calls[d->n_calls] = (snd_call_row){.name = call, .layer = b->layer, .normed = b->nodes[v.id].normed};
-    if (b->stack.block) SND_TRY(snd_d_text_block(b));
+    if (b->stack.block && b->texts) SND_TRY(snd_d_text_block(b));
     b->call_in[d->n_calls] = v.id;
     b->call_out[d->n_calls++] = 0;
     const snd_dnode *n = &b->nodes[v.id];
@@ -333,12 +333,13 @@ static sonde_status d_enter(void *self, snd_section sec, int layer, char rep) {
     b->layer = layer;
     b->ord = 0;
     if (sec == SND_SEC_LAYER2) b->ord = 1000; // a place of its own
-    return snd_d_text_enter(b, sec, layer, rep);
+    return b->texts ? snd_d_text_enter(b, sec, layer, rep) : SONDE_OK;
 }
 
 static sonde_status d_leave(void *self, snd_section sec, int layer, char rep) {
+    snd_describer *b = self;
     (void)layer;
-    return snd_d_text_leave(self, sec, rep);
+    return b->texts ? snd_d_text_leave(b, sec, rep) : SONDE_OK;
 }
 
 static sonde_status d_stmt(void *self, const snd_stmt *s, snd_section sec, int layer, snd_val x) {
@@ -346,7 +347,7 @@ static sonde_status d_stmt(void *self, const snd_stmt *s, snd_section sec, int l
     (void)sec;
     (void)x;
     b->layer = layer;
-    return snd_d_text_stmt(b, s);
+    return b->texts ? snd_d_text_stmt(b, s) : SONDE_OK;
 }
 
 // ---- stacks --------------------------------------------------------------------------------------------------------------------
@@ -621,11 +622,12 @@ static sonde_status prepare(snd_describer *b) {
     return d->formula && d->example ? SONDE_OK : SONDE_ENOMEM;
 }
 
-sonde_status snd_describe(snd_arena *a, const snd_spec *spec, snd_description **out) {
+static sonde_status describe(snd_arena *a, const snd_spec *spec, bool texts, snd_description **out) {
     snd_describer *b;
     SND_NEW(a, b, 1);
     SND_NEW(a, b->d, 1);
     b->arena = a;
+    b->texts = texts;
     b->spec = spec;
     b->layer = -1;
     snd_val x = {0};
@@ -640,4 +642,11 @@ sonde_status snd_describe(snd_arena *a, const snd_spec *spec, snd_description **
     snd_buf_free(&b->subs);
     if (s == SONDE_OK) *out = b->d;
     return s;
+}
+
+sonde_status snd_describe(snd_arena *a, const snd_spec *spec, snd_description **out) {
+    return describe(a, spec, true, out);
+}
+sonde_status snd_describe_facts(snd_arena *a, const snd_spec *spec, snd_description **out) {
+    return describe(a, spec, false, out);
 }

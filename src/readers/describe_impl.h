@@ -55,7 +55,8 @@ typedef struct snd_describer {
     int *call_in, *call_out; int64_t cap_call_in, cap_call_out;     // nodes, one per row of d->calls
     snd_dmult *mults; int n_mults;
     snd_dlayer *layers; int n_layers;
-    // text under way
+    // text under way; none where only facts are asked for
+    bool texts;
     snd_dconst consts[SND_D_CONSTS]; int n_consts, n_base, n_in, n_layer;
     snd_dpiece pieces[8]; int n_pieces;
     snd_buf folded, plain, subs;

@@ -131,5 +131,7 @@ typedef struct snd_description {
     const char *own_init;              // base kind in force, "xavier"
 } snd_description;
 sonde_status snd_describe(snd_arena *a, const snd_spec *spec, snd_description **out) SONDE_MUST_CHECK;
+/// The same without the layers' texts (in_text, out_text, kinds), which take most of the time.
+sonde_status snd_describe_facts(snd_arena *a, const snd_spec *spec, snd_description **out) SONDE_MUST_CHECK;
 
 #endif

@@ -175,26 +175,37 @@ typedef struct step {
     double most, sum;
 } step; // log10 of the mean square, gained going back
 
-// Gain of the gradient across layer l, going back; NAN where it is not known.
-static double gain_of(const snd_judge *j, int l) {
-    snd_found below, above;
-    char name[64];
-    snprintf(name, sizeof name, "layers.%d.x", l - 1);
-    if (!snd_judge_named(j, l ? name : "in.x", "gq", &below)) return NAN;
-    snprintf(name, sizeof name, "layers.%d.x", l);
-    return snd_judge_named(j, name, "gq", &above) ? below.v - above.v : NAN;
+// log10 of the gradient's mean square where layer l begins, l = 0..n_layers (the last: where the last one ends); NAN where
+// it is not known. NULL: no memory, which the record remembers.
+static double *gradients(snd_judge *j, int n_layers) {
+    double *g = snd_arena_array(j->rec->arena, (size_t)n_layers + 1, sizeof *g);
+    if (!g) {
+        j->rec->failed = true;
+        return NULL;
+    }
+    for (int l = 0; l <= n_layers; l++) g[l] = NAN;
+    for (int i = 0; i < j->run->n_values; i++) {
+        const snd_rvalue *v = j->run->values[i];
+        snd_found f;
+        if (!snd_judge_is_stream(v) || !strcmp(v->name, "out.x")) continue;
+        const int l = !strcmp(v->name, "in.x") ? 0 : v->layer + 1;
+        if (l >= 0 && l <= n_layers && snd_judge_number(v, "gq", &f)) g[l] = f.v;
+    }
+    return g;
 }
 
 // The layers over which the gradient changes fastest: the steepest one and its neighbours with at least half its change.
-static step steepest(const snd_judge *j, int last_layer, double sign) {
+// g: see above; the gain of layer l, going back, is g[l] - g[l + 1].
+static step steepest(const double *g, int last_layer, double sign) {
     step s = {-1, -1, 0, 0};
     for (int l = 0; l <= last_layer; l++) {
-        const double d = sign * gain_of(j, l);
+        const double d = sign * (g[l] - g[l + 1]);
         if (d > s.most) s = (step){l, l, d, d};
     }
     if (s.first < 0) return s;
-    for (double d; s.first > 0 && (d = sign * gain_of(j, s.first - 1)) >= s.most / 2; s.first--) s.sum += d;
-    for (double d; s.last < last_layer && (d = sign * gain_of(j, s.last + 1)) >= s.most / 2; s.last++) s.sum += d;
+    for (double d; s.first > 0 && (d = sign * (g[s.first - 1] - g[s.first])) >= s.most / 2; s.first--) s.sum += d;
+    for (double d; s.last < last_layer && (d = sign * (g[s.last + 1] - g[s.last + 2])) >= s.most / 2; s.last++)
+        s.sum += d;
     return s;
 }
 
@@ -209,7 +220,9 @@ void snd_rule_gradient(snd_judge *j) {
     const bool grows = ratio > 0;
     int n = snprintf(why, sizeof why, "%s mean square of the gradient at in.x is %s times that at %s over %d layers",
                      snd_judge_word(in.measured && out.measured), snd_judge_text(a, ratio), last, top + 1);
-    const step s = steepest(j, top, grows ? 1 : -1);
+    const double *g = gradients(j, top + 1);
+    if (!g) return;
+    const step s = steepest(g, top, grows ? 1 : -1);
     if (s.first >= 0)
         snprintf(why + n, sizeof why - (size_t)n, "; steepest in layers %d..%d, a factor of %s per layer", s.first,
                  s.last, snd_judge_text(b, (grows ? s.sum : -s.sum) / (s.last - s.first + 1)));
