@@ -130,7 +130,7 @@ static void fill_hermite(snd_gauss_rule *rule) {
     for (int i = 0; i < SND_GAUSS_NODES; i++) {
         double h0 = 0, h1 = 1;
         for (int k = 0; k < SND_HERMITE_TERMS; k++) {
-            rule->he[k][i] = rule->w[i] * h1;
+            rule->he[i][k] = rule->w[i] * h1;
             const double h2 = (rule->z[i] * h1 - sqrt((double)k) * h0) / sqrt((double)k + 1);
             h0 = h1;
             h1 = h2;
@@ -217,11 +217,9 @@ double snd_gauss_inner(const snd_gauss_rule *rule, const double *f, const double
 }
 
 void snd_gauss_series(const snd_gauss_rule *rule, const double *f, double *a) {
-    for (int k = 0; k < SND_HERMITE_TERMS; k++) {
-        double s = 0;
-        for (int i = 0; i < SND_GAUSS_NODES; i++) s += rule->he[k][i] * f[i];
-        a[k] = s;
-    }
+    for (int k = 0; k < SND_HERMITE_TERMS; k++) a[k] = 0;
+    for (int i = 0; i < SND_GAUSS_NODES; i++)
+        for (int k = 0; k < SND_HERMITE_TERMS; k++) a[k] += rule->he[i][k] * f[i];
 }
 
 // 3/2 E_{5/2}(tau): the mean of exp(-tau u) under the weight u^{-5/2} on [1, inf).

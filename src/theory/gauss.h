@@ -33,8 +33,8 @@ typedef enum snd_gfn {
 typedef struct snd_gauss_rule {
   double z[SND_GAUSS_NODES]; // nodes, increasing
   double w[SND_GAUSS_NODES]; // weights, sum 1
-  // he[k][i] = w_i * He_k(z_i)/sqrt(k!): a table times he[k] is the k-th normalised Hermite coefficient
-  double he[SND_HERMITE_TERMS][SND_GAUSS_NODES];
+  // he[i][k] = w_i * He_k(z_i)/sqrt(k!): sum of f_i he[i][k] is f's k-th normalised Hermite coefficient
+  double he[SND_GAUSS_NODES][SND_HERMITE_TERMS];
 } snd_gauss_rule;
 
 /// The function and its derivative at t. relu'(0) = abs'(0) = 0; sqrt and log of a negative number are NaN.

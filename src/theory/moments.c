@@ -8,7 +8,8 @@
 #include <string.h>
 
 enum { MAX_FACTORS = 16 };
-#define NODE(i) (&t->node[i])
+#define NODE(i)              (&t->node[i])
+#define GROW(ptr, cap, need) snd_grow((void **)&(ptr), &(cap), (need), sizeof *(ptr))
 static const int G = SND_GAUSS_NODES;
 
 // ---- storage ----------------------------------------------------------------------------------------------------------
@@ -82,12 +83,84 @@ static void table_put(snd_moments *t, m_slot **s, int64_t *cap, int64_t *n, uint
     p->v = v;
 }
 
+// ---- curves -----------------------------------------------------------------------------------------------------------
+
+static double curve_value(const snd_moments *t, const m_curve *c, int i) {
+    const m_curve_key *k = &c->key;
+    const m_curve *a = t->curve[k->a], *b = k->op == CURVE_MUL || k->op == CURVE_ADD ? t->curve[k->b] : NULL;
+    switch ((m_curve_op)k->op) {
+    case CURVE_NONE: break;
+    case CURVE_Z: return c->rule->z[i];
+    case CURVE_VALUE: return snd_gfn_value((snd_gfn)k->fn, ldexp(k->p * a->tab[i], k->b));
+    case CURVE_SLOPE: return snd_gfn_slope((snd_gfn)k->fn, ldexp(k->p * a->tab[i], k->b));
+    case CURVE_MUL: return a->tab[i] * b->tab[i];
+    case CURVE_ADD: return k->p * a->tab[i] + k->q * b->tab[i];
+    case CURVE_SHIFT: return k->p * a->tab[i] + k->q;
+    }
+    return NAN;
+}
+
+static bool same_curve(const m_curve_key *a, const m_curve_key *b) { // bit for bit: parameters may be NaN
+    return memcmp(a, b, sizeof *a) == 0;
+}
+
+static int32_t *curve_slot(const snd_moments *t, const m_curve_key *key) {
+    int64_t j = place(snd_hash(key, sizeof *key)) & (t->curve_slots - 1);
+    while (t->curve_at[j] && !same_curve(&t->curve[t->curve_at[j]]->key, key)) j = (j + 1) & (t->curve_slots - 1);
+    return &t->curve_at[j];
+}
+
+static bool curves_grow(snd_moments *t) {
+    const int64_t want = t->curve_slots ? 2 * t->curve_slots : 256;
+    int32_t *fresh = snd_calloc((size_t)want, sizeof *fresh);
+    if (!fresh) return false;
+    snd_free(t->curve_at);
+    t->curve_at = fresh;
+    t->curve_slots = want;
+    for (int64_t i = 1; i < t->n_curves; i++) *curve_slot(t, &t->curve[i]->key) = (int32_t)i;
+    return true;
+}
+
+// The curve of that key; rule: of what it is a function of. 0: no memory.
+static int32_t curve(snd_moments *t, m_curve_key key, const snd_gauss_rule *rule) {
+    if (t->failed) return 0;
+    const int32_t known = *curve_slot(t, &key);
+    if (known) return known;
+    m_curve *c = take(t, 1, sizeof *c);
+    if (!c || !GROW(t->curve, t->cap_curves, t->n_curves + 1) ||
+        (2 * (t->n_curves + 1) > t->curve_slots && !curves_grow(t))) {
+        t->failed = true;
+        return 0;
+    }
+    c->key = key;
+    c->rule = rule;
+    for (int i = 0; i < G; i++) c->tab[i] = curve_value(t, c, i);
+    c->mean = snd_gauss_mean(rule, c->tab);
+    t->curve[t->n_curves] = c;
+    return *curve_slot(t, &key) = (int32_t)t->n_curves++;
+}
+
+// Node y becomes scale * curve of the atom.
+static void represent_func(snd_moments *t, snd_mid y, int32_t atom, int32_t of, double scale) {
+    m_node *v = NODE(y);
+    if (!of) return; // no memory
+    v->rep = REP_FUNC;
+    v->atom = atom;
+    v->curve = of;
+    v->scale = scale;
+}
+
 snd_moments *snd_moments_create(snd_arena *arena, int batch) {
     snd_moments *t = snd_arena_alloc(arena, sizeof *t);
     if (!t) return NULL;
     t->arena = arena;
     t->batch = batch;
     snd_gauss_rule_centred(&t->rule);
+    t->n_curves = 1;
+    if (!GROW(t->curve, t->cap_curves, 1) || !curves_grow(t))
+        t->failed = true;
+    else
+        t->curve[0] = NULL;
     snd_m_const(t, 1); // node 0
     if (t->failed) {
         snd_moments_destroy(t);
@@ -103,7 +176,9 @@ void snd_moments_destroy(snd_moments *t) {
     snd_free(t->cache);
     snd_free(t->prods);
     snd_free(t->segment);
-    t->segment = NULL;
+    snd_free(t->curve);
+    snd_free(t->curve_at);
+    t->segment = NULL, t->curve = NULL, t->curve_at = NULL;
     t->node = NULL, t->atom = NULL, t->cache = NULL, t->prods = NULL;
 }
 
@@ -126,14 +201,22 @@ static bool constant(const m_node *v) {
     return v->rep == REP_SUM && v->n_terms == 0;
 }
 
-static const double *series(snd_moments *t, snd_mid a) {
-    m_node *v = NODE(a);
-    if (!v->series) {
-        v->series = take(t, SND_HERMITE_TERMS, sizeof(double));
-        if (!v->series) return t->rule.he[0];
-        snd_gauss_series(t->atom[v->atom].rule, v->tab, v->series);
+static const m_curve *curve_of(const snd_moments *t, snd_mid a) {
+    return t->curve[NODE(a)->curve];
+}
+
+static const double *series(snd_moments *t, snd_mid a) { // of the node's curve
+    m_curve *c = t->curve[NODE(a)->curve];
+    if (!c->series) {
+        c->series = take(t, SND_HERMITE_TERMS, sizeof(double));
+        if (!c->series) return t->rule.he[0];
+        snd_gauss_series(c->rule, c->tab, c->series);
     }
-    return v->series;
+    return c->series;
+}
+
+double m_coefficient(snd_moments *t, snd_mid f, int k) {
+    return NODE(f)->scale * series(t, f)[k];
 }
 
 double snd_m_e1(snd_moments *t, snd_mid a) {
@@ -148,7 +231,7 @@ double snd_m_e1(snd_moments *t, snd_mid a) {
         m = v->c0;
         for (int i = 0; i < v->n_terms; i++) m += v->coef[i] * snd_m_e1(t, v->term[i]);
         break;
-    case REP_FUNC: m = snd_gauss_mean(t->atom[v->atom].rule, v->tab); break;
+    case REP_FUNC: m = v->scale * curve_of(t, a)->mean; break;
     case REP_PROD: m = snd_m_e2(t, v->term[0], v->term[1], 0); break;
     }
     NODE(a)->has_m1 = true;
@@ -179,15 +262,15 @@ static bool rectifier(const m_node *v) {
 
 static double func_pair(snd_moments *t, snd_mid a, snd_mid b, int cross) { // both REP_FUNC
     const m_node *v = NODE(a), *w = NODE(b);
+    const double scale = v->scale * w->scale;
     if (v->atom == w->atom) {
         const m_atom *at = &t->atom[v->atom];
-        const double full = snd_gauss_inner(at->rule, v->tab, w->tab);
-        if (!cross || at->rho == 1) return full;
+        const double full = snd_gauss_inner(at->rule, curve_of(t, a)->tab, curve_of(t, b)->tab);
+        if (!cross || at->rho == 1) return scale * full;
         if (a == b && rectifier(v) && at->mean == 0 && NODE(v->in[0])->gauss)
-            return full * 2 * snd_gauss_relu_pair(at->rho);
-        const double rho = at->rho;
+            return scale * full * 2 * snd_gauss_relu_pair(at->rho);
         const double *sa = series(t, a), *sb = series(t, b);
-        return snd_gauss_mehler(sa, sb, rho, full);
+        return scale * snd_gauss_mehler(sa, sb, at->rho, full);
     }
     m_atom x = t->atom[v->atom], y = t->atom[w->atom];
     if (x.src < y.src) {
@@ -197,7 +280,7 @@ static double func_pair(snd_moments *t, snd_mid a, snd_mid b, int cross) { // bo
     if (x.fresh) return snd_m_e1(t, a) * snd_m_e1(t, b);
     const double rho = covariance(t, x.src, y.src, cross) / (x.sd * y.sd);
     const double *sa = series(t, a), *sb = series(t, b);
-    return snd_gauss_mehler(sa, sb, rho, NAN);
+    return scale * snd_gauss_mehler(sa, sb, rho, NAN);
 }
 
 static double func_with(snd_moments *t, snd_mid f, snd_mid b, int cross) { // f REP_FUNC; b sum, centred or base
@@ -208,7 +291,7 @@ static double func_with(snd_moments *t, snd_mid f, snd_mid b, int cross) { // f 
     const double m = snd_m_e1(t, f) * snd_m_e1(t, b);
     if (at.fresh) return m;
     // Stein: cov(f(z), b) = E f'(z) cov(z, b), E f'(z) = E f(z) z
-    return m + series(t, f)[1] / at.sd * covariance(t, at.src, b, cross);
+    return m + m_coefficient(t, f, 1) / at.sd * covariance(t, at.src, b, cross);
 }
 
 static double pair_uncached(snd_moments *t, snd_mid a, snd_mid b, int cross) { // a >= b
@@ -278,7 +361,7 @@ static double stein(snd_moments *t, ref f, const ref *w, int n) {
     for (int i = 0; i < n; i++) {
         const int cross = f.row != w[i].row;
         c[i] = NODE(w[i].id)->rep == REP_FUNC && NODE(w[i].id)->atom == NODE(f.id)->atom
-                   ? series(t, w[i].id)[1] * at.rho // other row, same atom
+                   ? m_coefficient(t, w[i].id, 1) * at.rho // other row, same atom
                    : covariance(t, at.src, w[i].id, cross) / at.sd;
     }
     for (unsigned mask = 0; mask < 1u << n; mask++) {
@@ -292,7 +375,7 @@ static double stein(snd_moments *t, ref f, const ref *w, int n) {
                 rest[k++] = w[i];
         if (p == 0) continue;
         // E f^(k) = E f He_k = a_k sqrt(k!)
-        sum += p * series(t, f.id)[order] * sqrt(fact) * moment(t, rest, k);
+        sum += p * m_coefficient(t, f.id, order) * sqrt(fact) * moment(t, rest, k);
     }
     return sum;
 }
@@ -474,19 +557,36 @@ static double sum_square(snd_moments *t, snd_mid y) {
 // Keeps E node^2 near 1 by moving a power of two into k. Only before anything else has looked at the node.
 static void rescale(snd_moments *t, snd_mid y) {
     double q = 0;
-    if (NODE(y)->rep == REP_FUNC)
-        q = snd_gauss_inner(t->atom[NODE(y)->atom].rule, NODE(y)->tab, NODE(y)->tab);
-    else if (NODE(y)->rep == REP_SUM)
+    if (NODE(y)->rep == REP_FUNC) {
+        const m_curve *c = curve_of(t, y);
+        q = NODE(y)->scale * NODE(y)->scale * snd_gauss_inner(c->rule, c->tab, c->tab);
+    } else if (NODE(y)->rep == REP_SUM)
         q = sum_square(t, y);
     if (!(q > 0) || !isfinite(q) || (q > 0x1p-12 && q < 0x1p12)) return;
     const int shift = ilogb(q) / 2;
     m_node *v = NODE(y);
     v->k += shift;
     v->c0 = ldexp(v->c0, -shift);
-    if (v->rep == REP_FUNC)
-        for (int i = 0; i < G; i++) v->tab[i] = ldexp(v->tab[i], -shift);
+    v->scale = ldexp(v->scale, -shift);
     for (int i = 0; i < v->n_terms; i++) v->coef[i] = ldexp(v->coef[i], -shift);
     v->has_m1 = false;
+}
+
+// Node y becomes rest + sum c*term, all of them functions of one variable.
+static void combine(snd_moments *t, snd_mid y, int n, const snd_mid *term, const double *c, double rest) {
+    const snd_gauss_rule *rule = curve_of(t, term[0])->rule;
+    int32_t sum = NODE(term[0])->curve;
+    double scale = c[0] * NODE(term[0])->scale;
+    for (int i = 1; i < n; i++) {
+        const m_node *u = NODE(term[i]);
+        sum = curve(t, (m_curve_key){CURVE_ADD, 0, sum, u->curve, scale, c[i] * u->scale}, rule);
+        scale = 1;
+    }
+    if (rest != 0) {
+        sum = curve(t, (m_curve_key){CURVE_SHIFT, 0, sum, 0, scale, rest}, rule);
+        scale = 1;
+    }
+    represent_func(t, y, NODE(term[0])->atom, sum, scale);
 }
 
 // The representation of c0 + sum coef*id (true units) into node y.
@@ -529,14 +629,7 @@ static void represent_sum(snd_moments *t, snd_mid y, int n, const snd_mid *id, c
     v->gauss = gauss;
     v->approx = approx;
     if (m > 0 && single) {
-        double *tab = take(t, (size_t)G, sizeof *tab);
-        if (!tab) return;
-        for (int i = 0; i < G; i++) tab[i] = rest;
-        for (int j = 0; j < m; j++)
-            for (int i = 0; i < G; i++) tab[i] += c[j] * NODE(term[j])->tab[i];
-        v->rep = REP_FUNC;
-        v->atom = atom;
-        v->tab = tab;
+        combine(t, y, m, term, c, rest);
         v->c0 = 0;
     } else {
         v->rep = REP_SUM;
@@ -586,14 +679,10 @@ static void represent_fresh(snd_moments *t, snd_mid y, double var, int k, double
     if (rho > 1) rho = 1;
     if (rho < -1) rho = -1;
     const int32_t atom = new_atom(t, (m_atom){y, y, true, 0, sd, rho, &t->rule});
-    double *tab = take(t, (size_t)G, sizeof *tab);
-    if (atom < 0 || !tab) return;
-    for (int i = 0; i < G; i++) tab[i] = sd * t->rule.z[i];
+    if (atom < 0) return;
+    represent_func(t, y, atom, curve(t, (m_curve_key){.op = CURVE_Z}, &t->rule), sd);
     m_node *v = NODE(y);
-    v->rep = REP_FUNC;
     v->k = k + shift;
-    v->atom = atom;
-    v->tab = tab;
     v->gauss = true;
     v->m1 = 0;
     v->has_m1 = true;
@@ -690,12 +779,7 @@ static snd_mid product(snd_moments *t, snd_mid a, snd_mid b) {
         v->gauss = NODE(x)->gauss;
         v->approx = NODE(a)->approx || NODE(b)->approx;
         if (NODE(x)->rep == REP_FUNC) {
-            double *tab = take(t, (size_t)G, sizeof *tab);
-            if (!tab) return 0;
-            for (int i = 0; i < G; i++) tab[i] = NODE(c)->c0 * NODE(x)->tab[i];
-            v->rep = REP_FUNC;
-            v->atom = NODE(x)->atom;
-            v->tab = tab;
+            represent_func(t, y, NODE(x)->atom, NODE(x)->curve, NODE(c)->c0 * NODE(x)->scale);
             set_span(t, y);
             return y;
         }
@@ -718,12 +802,9 @@ static snd_mid product(snd_moments *t, snd_mid a, snd_mid b) {
     v->k = p->k + q->k;
     v->approx = p->approx || q->approx;
     if (p->rep == REP_FUNC && q->rep == REP_FUNC && p->atom == q->atom) {
-        double *tab = take(t, (size_t)G, sizeof *tab);
-        if (!tab) return 0;
-        for (int i = 0; i < G; i++) tab[i] = p->tab[i] * q->tab[i];
-        v->rep = REP_FUNC;
-        v->atom = p->atom;
-        v->tab = tab;
+        const bool swap = p->curve < q->curve;
+        const m_curve_key key = {CURVE_MUL, 0, swap ? q->curve : p->curve, swap ? p->curve : q->curve, 0, 0};
+        represent_func(t, y, p->atom, curve(t, key, curve_of(t, a)->rule), p->scale * q->scale);
         set_span(t, y);
         return y;
     }
@@ -774,18 +855,19 @@ static int32_t gaussian_of(snd_moments *t, snd_mid a) {
     }
     at.rho = at.rho > 1 ? 1 : at.rho < -1 ? -1 : at.rho;
     const snd_mid z = new_node(t, OP_NONE);
-    double *tab = take(t, (size_t)G, sizeof *tab);
-    if (!tab || t->failed) return -1;
+    if (t->failed) return -1;
     at.ident = z;
     const int32_t atom = new_atom(t, at);
     if (atom < 0) return -1;
-    for (int i = 0; i < G; i++) tab[i] = m + at.sd * at.rule->z[i];
+    const bool own = at.rule != &t->rule;
+    const int32_t unit = curve(t, (m_curve_key){.op = CURVE_Z, .b = own ? atom + 1 : 0}, at.rule);
+    if (m == 0)
+        represent_func(t, z, atom, unit, at.sd);
+    else
+        represent_func(t, z, atom, curve(t, (m_curve_key){CURVE_SHIFT, 0, unit, 0, at.sd, m}, at.rule), 1);
     m_node *v = NODE(z), *src = NODE(a);
-    v->rep = REP_FUNC;
     v->k = src->k;
     v->dim = src->dim;
-    v->atom = atom;
-    v->tab = tab;
     v->gauss = true;
     v->approx = src->approx || !src->gauss;
     if (src->rep != REP_FUNC) src->atom = atom;
@@ -811,7 +893,6 @@ static void number_of(m_node *v, snd_gfn fn, bool slope, double c, int k) {
 
 // fn (or its derivative) of x into node y.
 static void represent_unary(snd_moments *t, snd_mid y, snd_gfn fn, bool slope, snd_mid x) {
-    double (*at)(snd_gfn, double) = slope ? snd_gfn_slope : snd_gfn_value;
     const bool shifted = NODE(x)->rep == REP_FUNC && NODE(x)->gauss && has_kink(fn) && snd_m_e1(t, x) != 0 &&
                          t->atom[NODE(x)->atom].fresh;
     snd_mid from = x;
@@ -828,16 +909,17 @@ static void represent_unary(snd_moments *t, snd_mid y, snd_gfn fn, bool slope, s
         v->gauss = true;
         return;
     }
-    double *tab = take(t, (size_t)G, sizeof *tab);
-    if (!tab) return;
     const m_node *p = NODE(from);
-    const bool homogeneous = has_kink(fn);
+    const bool homogeneous = has_kink(fn); // fn(c z) = |c| fn(+-z): one curve for all sizes
+    const double sign = p->scale > 0 ? 1 : p->scale < 0 ? -1 : p->scale;
+    const m_curve_key key = {slope ? CURVE_SLOPE : CURVE_VALUE,
+                             (int32_t)fn,
+                             p->curve,
+                             homogeneous ? 0 : p->k,
+                             homogeneous ? sign : p->scale,
+                             0};
     v->k = homogeneous && !slope ? p->k : 0;
-    const int in_k = homogeneous ? 0 : p->k;
-    for (int i = 0; i < G; i++) tab[i] = at(fn, in_k ? ldexp(p->tab[i], in_k) : p->tab[i]);
-    v->rep = REP_FUNC;
-    v->atom = p->atom;
-    v->tab = tab;
+    represent_func(t, y, p->atom, curve(t, key, curve_of(t, from)->rule), homogeneous && !slope ? fabs(p->scale) : 1);
     v->approx = p->approx;
     set_span(t, y);
     if (!homogeneous) rescale(t, y);

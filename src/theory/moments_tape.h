@@ -13,10 +13,31 @@ typedef enum m_op {
 typedef enum m_rep {
     REP_NONE, REP_BASE, // input: q and cross known
     REP_SUM,            // c0 + sum coef*term
-    REP_FUNC,           // table over an atom
+    REP_FUNC,           // scale * curve of an atom
     REP_PROD,           // a*b
     REP_CENTRE          // coef * (a - mean of a over the batch)
 } m_rep;
+
+// A function of one standard Gaussian, as a table on the nodes of its rule. Nodes of all layers share curves: where only
+// the sizes of the values differ (relu's), each layer asks for the same few, made and expanded once.
+typedef enum m_curve_op {
+    CURVE_NONE,
+    CURVE_Z,     // z; of one atom's rule where that has its own
+    CURVE_VALUE, // fn(p * a * 2^b)
+    CURVE_SLOPE, // fn'(p * a * 2^b)
+    CURVE_MUL,   // a * b
+    CURVE_ADD,   // p * a + q * b
+    CURVE_SHIFT  // p * a + q
+} m_curve_op;
+
+typedef struct m_curve_key { int32_t op, fn, a, b; double p, q; } m_curve_key;
+typedef struct m_curve {
+    m_curve_key key;
+    const snd_gauss_rule *rule;
+    double mean;
+    double *series;       // made when first needed
+    double tab[SND_GAUSS_NODES];
+} m_curve;
 
 typedef struct m_node {
     uint8_t op, rep, fn;
@@ -29,7 +50,8 @@ typedef struct m_node {
     snd_mid *term;
     double *coef, c0;
     int32_t atom, lo, hi; // its variable; all that it depends on lie in lo..hi (none: lo > hi)
-    double *tab, *series; // REP_FUNC; series made when first needed
+    int32_t curve;        // REP_FUNC
+    double scale;
     double m1;            // mean, once has_m1
     bool has_m1;
     double s;             // norms, rms: the divisor is s * 2^(exponent of the operand)
@@ -82,6 +104,8 @@ struct snd_moments {
     bool cut;                                      // some expansion was too long, see moments.c
     m_node *node; int64_t n, cap, n_forward;       // n_forward: set by the first backward sweep; no building after it
     m_atom *atom; int64_t n_atoms, cap_atoms;
+    m_curve **curve; int64_t n_curves, cap_curves; // 0: none
+    int32_t *curve_at; int64_t curve_slots;        // hash table of curves
     m_slot *cache; int64_t cache_cap, cache_n;     // second moments
     m_slot *prods; int64_t prods_cap, prods_n;     // product nodes by operands
     m_segment *segment; int64_t n_segments, cap_segments; bool segments_whole;
@@ -91,6 +115,8 @@ struct snd_moments {
 snd_mid m_product(snd_moments *t, snd_mid a, snd_mid b); // remembered: same operands, same node
 snd_mid m_slope(snd_moments *t, snd_mid y);              // derivative of y = fn(x) with respect to x, as a node
 
+/// E f He_k/sqrt(k!) of a REP_FUNC node f, k < SND_HERMITE_TERMS.
+double m_coefficient(snd_moments *t, snd_mid f, int k);
 double m_kurtosis(snd_moments *t, snd_mid a);            // E (a - mean)^4 / var^2; 3 when there is no spread
 
 double m_moment(snd_moments *t, const snd_mid *id, const int *row, int n); // E of a product of nodes, rows 0 or 1

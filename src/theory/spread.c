@@ -441,10 +441,7 @@ static void respond(spread *s, const ref *given, int n, double c, const form *df
             s->lost = true;
             return;
         }
-        const m_atom at = t->atom[NODE(all)->atom];
-        double second = 0;
-        for (int g = 0; g < SND_GAUSS_NODES; g++)
-            second += at.rule->w[g] * NODE(all)->tab[g] * (at.rule->z[g] * at.rule->z[g] - 1);
+        const double second = M_SQRT2 * m_coefficient(t, all, 2); // E g (z^2 - 1)
         const double slope = 0.5 * c * second * m_moment(t, others, rows, k) * outer;
         add_form(s, out, &s->atom[NODE(all)->atom], slope);
         if (NODE(all)->normed && !foreign(s, NODE(all)->normed)) { // of z/s: the divisor moves too
