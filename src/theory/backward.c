@@ -333,7 +333,7 @@ static void back(sweep *w, snd_mid y, double e) {
     }
 }
 
-// Orthonormalises {1, forward values}: keeps the nodes that add a direction.
+// Orthonormalises {1, forward values}: keeps the nodes that add a direction. Takes room for MAX_BASIS of them.
 static void make_basis(sweep *w, group *g, const snd_mid *v, int n) {
     for (int i = -1; i < n; i++) {
         const snd_mid b = i < 0 ? 0 : v[i];
@@ -389,14 +389,19 @@ static double overlap_pair(sweep *w, const term *x, snd_mid b, const term *y, sn
 // Re-expresses the gradients of live nodes of one width.
 static void collapse(sweep *w, const snd_mid *v, int n) {
     group g = {.n = n, .dim = (double)w->t->node[v[0]].dim};
-    g.basis = take(w, MAX_BASIS, sizeof *g.basis);
-    g.chol = take(w, MAX_BASIS * MAX_BASIS, sizeof *g.chol);
-    g.gram = take(w, (size_t)n * (size_t)n, sizeof *g.gram);
-    if (w->t->failed) return;
+    snd_mid basis_room[MAX_BASIS];
+    double chol_room[MAX_BASIS * MAX_BASIS];
+    g.basis = basis_room;
+    g.chol = chol_room;
     make_basis(w, &g, v, n);
     const int r = g.n_basis, all = n * r;
+    g.basis = take(w, (size_t)r, sizeof *g.basis);
+    g.chol = take(w, (size_t)r * (size_t)r, sizeof *g.chol);
+    g.gram = take(w, (size_t)n * (size_t)n, sizeof *g.gram);
     g.inverse = take(w, (size_t)r * (size_t)r, sizeof *g.inverse);
-    if (!g.inverse) return;
+    if (w->t->failed) return;
+    memcpy(g.basis, basis_room, (size_t)r * sizeof *g.basis);
+    memcpy(g.chol, chol_room, (size_t)r * (size_t)r * sizeof *g.chol);
     for (int i = 0; i < r; i++) {
         g.inverse[i * r + i] = 1;
         solve(g.chol, r, g.inverse + i, r);

@@ -49,38 +49,39 @@ static int64_t place(uint64_t key) { // every bit of the key reaches the low bit
     return (int64_t)(h >> 33 ^ (h & 0x7fffffff));
 }
 
-static bool table_grow(m_slot **s, int64_t *cap) {
-    const int64_t old = *cap, want = old ? 2 * old : 4096;
-    m_slot *fresh = snd_calloc((size_t)want, sizeof *fresh);
+static int32_t *map_slot(const m_map *m, uint64_t key) { // the key's, or the empty one where it belongs
+    int64_t j = place(key) & (m->slots - 1);
+    while (m->at[j] && m->key[m->at[j] - 1] != key) j = (j + 1) & (m->slots - 1);
+    return &m->at[j];
+}
+
+static int64_t map_find(const m_map *m, uint64_t key) { // place in the order of arrival, -1: not there
+    return m->slots ? *map_slot(m, key) - 1 : -1;
+}
+
+static bool map_grow(m_map *m) {
+    const int64_t want = m->slots ? 2 * m->slots : 1024;
+    int32_t *fresh = snd_calloc((size_t)want, sizeof *fresh);
     if (!fresh) return false;
-    for (int64_t i = 0; i < old; i++) {
-        if (!(*s)[i].key) continue;
-        int64_t j = place((*s)[i].key) & (want - 1);
-        while (fresh[j].key) j = (j + 1) & (want - 1);
-        fresh[j] = (*s)[i];
-    }
-    snd_free(*s);
-    *s = fresh;
-    *cap = want;
+    snd_free(m->at);
+    m->at = fresh;
+    m->slots = want;
+    for (int64_t i = 0; i < m->n; i++) *map_slot(m, m->key[i]) = (int32_t)i + 1;
     return true;
 }
 
-static m_slot *table_find(m_slot *s, int64_t cap, uint64_t key) { // the key's slot, or the empty one where it belongs
-    if (!cap) return NULL;
-    int64_t j = place(key) & (cap - 1);
-    while (s[j].key && s[j].key != key) j = (j + 1) & (cap - 1);
-    return &s[j];
+static bool map_add(m_map *m, uint64_t key) { // a new one, at place m->n
+    if (2 * (m->n + 1) > m->slots && !map_grow(m)) return false;
+    if (!GROW(m->key, m->cap, m->n + 1)) return false;
+    m->key[m->n] = key;
+    *map_slot(m, key) = (int32_t)++m->n;
+    return true;
 }
 
-static void table_put(snd_moments *t, m_slot **s, int64_t *cap, int64_t *n, uint64_t key, double v) {
-    if (2 * (*n + 1) > *cap && !table_grow(s, cap)) {
-        t->failed = true;
-        return;
-    }
-    m_slot *p = table_find(*s, *cap, key);
-    if (!p->key) ++*n;
-    p->key = key;
-    p->v = v;
+static void map_free(m_map *m) {
+    snd_free(m->key);
+    snd_free(m->at);
+    *m = (m_map){0};
 }
 
 // ---- curves -----------------------------------------------------------------------------------------------------------
@@ -173,13 +174,15 @@ void snd_moments_destroy(snd_moments *t) {
     if (!t) return;
     snd_free(t->node);
     snd_free(t->atom);
-    snd_free(t->cache);
-    snd_free(t->prods);
+    map_free(&t->pairs);
+    map_free(&t->products);
+    snd_free(t->pair);
+    snd_free(t->product);
     snd_free(t->segment);
     snd_free(t->curve);
     snd_free(t->curve_at);
     t->segment = NULL, t->curve = NULL, t->curve_at = NULL;
-    t->node = NULL, t->atom = NULL, t->cache = NULL, t->prods = NULL;
+    t->node = NULL, t->atom = NULL, t->pair = NULL, t->product = NULL;
 }
 
 bool snd_moments_failed(const snd_moments *t) {
@@ -318,14 +321,17 @@ double snd_m_e2(snd_moments *t, snd_mid a, snd_mid b, int cross) {
         a = b, b = s;
     }
     const uint64_t key = (uint64_t)(uint32_t)(a + 1) << 32 | (uint64_t)(uint32_t)b << 1 | (uint64_t)(cross != 0);
-    const m_slot *hit = table_find(t->cache, t->cache_cap, key);
-    if (hit && hit->key) return hit->v;
+    const int64_t known = map_find(&t->pairs, key);
+    if (known >= 0) return t->pair[known];
     const int64_t outer = t->limit, before = t->work;
     // of its own, since it is remembered; a small one once much has been spent
     t->limit = before + (before > TOTAL_WORK ? LATE_WORK : PAIR_WORK);
     const double s = pair_uncached(t, a, b, cross != 0);
     t->limit = outer ? outer + (t->work - before) : 0;
-    table_put(t, &t->cache, &t->cache_cap, &t->cache_n, key, s);
+    if (GROW(t->pair, t->cap_pairs, t->pairs.n + 1) && map_add(&t->pairs, key))
+        t->pair[t->pairs.n - 1] = s;
+    else
+        t->failed = true;
     return s;
 }
 
@@ -826,10 +832,13 @@ snd_mid m_product(snd_moments *t, snd_mid a, snd_mid b) {
         a = b, b = s;
     }
     const uint64_t key = (uint64_t)(uint32_t)a << 32 | (uint32_t)b;
-    const m_slot *hit = table_find(t->prods, t->prods_cap, key);
-    if (hit && hit->key) return (snd_mid)hit->v;
+    const int64_t known = map_find(&t->products, key);
+    if (known >= 0) return t->product[known];
     const snd_mid y = product(t, a, b);
-    table_put(t, &t->prods, &t->prods_cap, &t->prods_n, key, y);
+    if (GROW(t->product, t->cap_products, t->products.n + 1) && map_add(&t->products, key))
+        t->product[t->products.n - 1] = y;
+    else
+        t->failed = true;
     return y;
 }
 

@@ -81,7 +81,12 @@ typedef struct m_atom {
     const snd_gauss_rule *rule;
 } m_atom;
 
-typedef struct m_slot { uint64_t key; double v; } m_slot;
+// Keys in the order of arrival, with a hash table of their places: values stand in an array beside it. Dense, so that a
+// net of a thousand layers touches few pages.
+typedef struct m_map {
+    uint64_t *key; int64_t n, cap;
+    int32_t *at; int64_t slots;
+} m_map;
 
 // What spread.c found in one layer of the forward pass, for the gradients that come back through it.
 typedef struct m_segment {
@@ -106,8 +111,8 @@ struct snd_moments {
     m_atom *atom; int64_t n_atoms, cap_atoms;
     m_curve **curve; int64_t n_curves, cap_curves; // 0: none
     int32_t *curve_at; int64_t curve_slots;        // hash table of curves
-    m_slot *cache; int64_t cache_cap, cache_n;     // second moments
-    m_slot *prods; int64_t prods_cap, prods_n;     // product nodes by operands
+    m_map pairs; double *pair; int64_t cap_pairs;  // second moments
+    m_map products; snd_mid *product; int64_t cap_products; // product nodes by operands
     m_segment *segment; int64_t n_segments, cap_segments; bool segments_whole;
     snd_gauss_rule rule;
 };

@@ -16,11 +16,18 @@
 #include <string.h>
 
 #define NODE(i) (&t->node[i])
+#define GROW(ptr, cap, need) snd_grow((void **)&(ptr), &(cap), (need), sizeof *(ptr))
 enum { MAX_LIVE = 8, MAX_BASE = 72, MAX_TERMS = 256, MAX_REFS = 12, MAX_WORK = 600000, MAX_DEEP = 256 };
 
 typedef struct form {
-    double c[MAX_BASE];
+    int n;
+    double c[MAX_BASE]; // the first n; the others are zero
 } form;
+typedef struct pair {
+    snd_mid v, w; // v >= w
+    int n;
+    int64_t at; // where its n numbers begin in `pool`
+} pair;
 typedef struct ref {
     snd_mid id;
     int row;
@@ -43,13 +50,15 @@ typedef struct spread {
     snd_mid noise[MAX_BASE][2];
     int64_t noise_dim[MAX_BASE];
     double *cov[2]; // [MAX_BASE^2] one row, two rows
-    form *pair;
-    snd_mid (*pair_key)[2];
-    int n_pairs, cap_pairs; // forms found so far in this segment
+    pair *pair; // forms found so far in this segment
+    int64_t n_pairs, cap_pairs;
+    double *pool;
+    int64_t n_pool, cap_pool;
     form *old_form;         // statistics at the start, as forms
     m_segment *seg;         // mirrored pass: the forward layer that is gone through backwards
     int fwd;                // ... and where its variables begin among the base's
-    form *atom;             // per atom: d log of its variance
+    form *atom;             // per atom of the segment, from atom0: d log of its variance
+    int64_t atom0, n_atoms, cap_atoms;
     part *scratch;          // [3 * MAX_TERMS]
     int64_t work_end;       // stop when the tape's count of steps gets there
     int deep;               // of pair_form and sum_form in each other
@@ -248,9 +257,17 @@ static double noise_cov(spread *s, int a, int b, int cross) {
 
 // ---- forms ------------------------------------------------------------------------------------------------------------
 
-static void add_form(const spread *s, form *to, const form *f, double c) {
+static void widen(form *f, int n) {
+    for (; f->n < n; f->n++) f->c[f->n] = 0;
+}
+
+static void add_row(form *to, const double *f, int n, double c) {
     if (c == 0) return;
-    for (int i = 0; i < s->n_base; i++) to->c[i] += c * f->c[i];
+    widen(to, n);
+    for (int i = 0; i < n; i++) to->c[i] += c * f[i];
+}
+static void add_form(form *to, const form *f, double c) {
+    add_row(to, f->c, f->n, c);
 }
 
 static int live_index(const spread *s, snd_mid v) {
@@ -283,8 +300,6 @@ static int noise_of(spread *s, snd_mid v, snd_mid w) {
     const int64_t dv = NODE(v)->dim, dw = NODE(w)->dim;
     s->noise_dim[k] = dv > dw ? dv : dw;
     if (s->noise_dim[k] < 2) s->lost = true; // a number per row does not average over features
-    for (int p = 0; p < s->n_pairs; p++) s->pair[p].c[k] = 0;
-    for (int64_t a = 0; a < t->n_atoms; a++) s->atom[a].c[k] = 0;
     for (int cross = 0; cross < 2; cross++)
         for (int i = 0; i <= k; i++) {
             const double v2 = i < s->n_old ? 0 : noise_cov(s, i, k, cross);
@@ -294,57 +309,50 @@ static int noise_of(spread *s, snd_mid v, snd_mid w) {
     return k;
 }
 
-static form pair_form(spread *s, snd_mid v, snd_mid w);
+static void add_pair(spread *s, snd_mid v, snd_mid w, double c, form *to);
 
 // The same of a norm of the forward pass, seen from the mirrored one.
-static form forward_norm(const spread *s, snd_mid y) {
-    form f = {{0}};
+static void add_forward_norm(const spread *s, snd_mid y, double c, form *to) {
     const m_segment *g = s->seg;
-    for (int i = 0; g && i < g->n_norms; i++)
-        if (g->norm[i] == y)
-            for (int k = 0; k < g->n_base; k++) f.c[s->fwd + k] = g->scale[i * g->n_base + k];
-    return f;
+    for (int i = 0; g && i < g->n_norms; i++) {
+        if (g->norm[i] != y) continue;
+        widen(to, s->fwd + g->n_base);
+        for (int k = 0; k < g->n_base; k++) to->c[s->fwd + k] += c * g->scale[i * g->n_base + k];
+    }
 }
 
 // Relative change of a norm's squared divisor.
-static form norm_form(spread *s, snd_mid y) {
+static void add_norm(spread *s, snd_mid y, double c, form *to) {
     snd_moments *t = s->t;
-    if (foreign(s, y)) return forward_norm(s, y);
+    if (foreign(s, y)) {
+        add_forward_norm(s, y, c, to);
+        return;
+    }
     const snd_mid x = NODE(y)->in[0];
     const double s2 = NODE(y)->s * NODE(y)->s;
-    const form q = pair_form(s, x, x);
-    form f = {{0}};
-    add_form(s, &f, &q, 1 / s2);
-    if (NODE(y)->op == OP_LN) {
-        const form m = pair_form(s, x, 0);
-        add_form(s, &f, &m, -2 * snd_m_e1(t, x) / s2);
-    }
-    return f;
+    const bool layer = NODE(y)->op == OP_LN;
+    add_pair(s, x, x, c / s2, to);
+    if (layer) add_pair(s, x, 0, -2 * c * snd_m_e1(t, x) / s2, to);
 }
 
 // Relative change of a number (a constant of the tape: rms, dot, a learned scalar and functions of these).
-static form number_form(spread *s, snd_mid v) {
+static void add_number(spread *s, snd_mid v, double c, form *to) {
     snd_moments *t = s->t;
-    form f = {{0}};
     const m_node x = *NODE(v);
-    if (x.c0 == 0 || old_node(s, v)) return f;
+    if (x.c0 == 0 || old_node(s, v)) return;
     if (x.op == OP_RMS || x.op == OP_DOT) {
         const snd_mid a = x.in[0], b = x.op == OP_RMS ? a : x.in[1];
-        const form p = pair_form(s, a, b);
-        add_form(s, &f, &p, (x.op == OP_RMS ? 0.5 : 1) / snd_m_e2(t, a, b, 0));
+        add_pair(s, a, b, c * (x.op == OP_RMS ? 0.5 : 1) / snd_m_e2(t, a, b, 0), to);
     } else if (x.op == OP_UNARY) {
         const double u = ldexp(NODE(x.in[0])->c0, NODE(x.in[0])->k);
-        const form p = number_form(s, x.in[0]);
-        add_form(s, &f, &p, u * snd_gfn_slope((snd_gfn)x.fn, u) / snd_gfn_value((snd_gfn)x.fn, u));
+        add_number(s, x.in[0], c * u * snd_gfn_slope((snd_gfn)x.fn, u) / snd_gfn_value((snd_gfn)x.fn, u), to);
     } else if (x.op == OP_SUM || x.op == OP_MUL) {
         for (int i = 0; i < x.n; i++) {
-            const form p = number_form(s, x.in[i]);
             const double share =
                 x.op == OP_MUL ? 1 : ldexp(x.opcoef[i] * NODE(x.in[i])->c0, NODE(x.in[i])->k - x.k) / x.c0;
-            add_form(s, &f, &p, share);
+            add_number(s, x.in[i], c * share, to);
         }
     }
-    return f;
 }
 
 // Derivative of E [prod r] through everything but the noise; r has at most two factors, all in row 0.
@@ -376,25 +384,18 @@ static void respond(spread *s, const ref *given, int n, double c, const form *df
         if ((v.rep == REP_FUNC && !leaf(s, r[i].id) && !norm) || v.rep == REP_BASE || v.rep == REP_CENTRE ||
             !as_sum(t, r[i].id, &l))
             continue;
-        form shift = {{0}}; // of c0, absolute
+        form shift; // of c0, absolute
+        shift.n = 0;
         if (norm) {
-            const form scale = norm_form(s, v.norm_of ? v.norm_of : r[i].id);
-            add_form(s, &f, &scale, -0.5);
+            add_norm(s, v.norm_of ? v.norm_of : r[i].id, -0.5, &f);
             if (v.op == OP_LN) {
-                const form m = pair_form(s, v.in[0], 0);
                 l.c0 = -l.c[0] * snd_m_e1(t, v.in[0]);
-                add_form(s, &shift, &m, -l.c[0]);
+                add_pair(s, v.in[0], 0, -l.c[0], &shift);
             }
         } else if (v.op == OP_MUL || v.n_terms == 0) { // a number, or a number times a value
             for (int k = 0; v.op == OP_MUL && k < v.n; k++)
-                if (constant(t, v.in[k])) {
-                    const form num = number_form(s, v.in[k]);
-                    add_form(s, &f, &num, 1);
-                }
-            if (v.op != OP_MUL && v.op != OP_SUM) {
-                const form num = number_form(s, r[i].id);
-                add_form(s, &f, &num, 1);
-            }
+                if (constant(t, v.in[k])) add_number(s, v.in[k], 1, &f);
+            if (v.op != OP_MUL && v.op != OP_SUM) add_number(s, r[i].id, 1, &f);
         }
         for (int k = 0; k < l.n; k++) {
             next[i].id = l.id[k];
@@ -407,7 +408,7 @@ static void respond(spread *s, const ref *given, int n, double c, const form *df
             int rows[MAX_REFS] = {0}, m = 0;
             for (int k = 0; k < n; k++)
                 if (k != i && r[k].id) ids[m++] = r[k].id;
-            add_form(s, out, &shift, c * m_moment(t, ids, rows, m));
+            add_form(out, &shift, c * m_moment(t, ids, rows, m));
         }
         return;
     }
@@ -422,7 +423,7 @@ static void respond(spread *s, const ref *given, int n, double c, const form *df
     }
     if (s->first && n_old) *fresh = true;
     const double inner = m_moment(t, ids, rows, m), outer = m_moment(t, old, rows, n_old);
-    add_form(s, out, df, c * inner * outer);
+    add_form(out, df, c * inner * outer);
     // variances of the fresh variables: d E g / d log Q = (E g z^2 - E g)/2
     for (int i = 0; i < m; i++) {
         const int32_t atom = NODE(ids[i])->rep == REP_FUNC ? NODE(ids[i])->atom : -1;
@@ -443,11 +444,10 @@ static void respond(spread *s, const ref *given, int n, double c, const form *df
         }
         const double second = M_SQRT2 * m_coefficient(t, all, 2); // E g (z^2 - 1)
         const double slope = 0.5 * c * second * m_moment(t, others, rows, k) * outer;
-        add_form(s, out, &s->atom[NODE(all)->atom], slope);
-        if (NODE(all)->normed && !foreign(s, NODE(all)->normed)) { // of z/s: the divisor moves too
-            const form scale = norm_form(s, NODE(all)->normed);
-            add_form(s, out, &scale, -slope);
-        }
+        const int64_t own = NODE(all)->atom - s->atom0;
+        if (own >= 0 && own < s->n_atoms) add_form(out, &s->atom[own], slope);
+        if (NODE(all)->normed && !foreign(s, NODE(all)->normed)) // of z/s: the divisor moves too
+            add_norm(s, NODE(all)->normed, -slope, out);
     }
     if (s->first || n_old == 0) return;
     // statistics at the layer's start
@@ -461,21 +461,23 @@ static void respond(spread *s, const ref *given, int n, double c, const form *df
         return;
     }
     if (n_old == 1)
-        add_form(s, out, &s->old_form[mean_stat(s, at[0])], c * inner);
+        add_form(out, &s->old_form[mean_stat(s, at[0])], c * inner);
     else if (n_old == 2)
-        add_form(s, out, &s->old_form[pair_stat(s, at[0], at[1])], c * inner);
+        add_form(out, &s->old_form[pair_stat(s, at[0], at[1])], c * inner);
     else
         s->lost = true;
 }
 
 // Neither is a sum: the derivative and a noise of its own.
-static form product_form(spread *s, snd_mid v, snd_mid w) {
-    const form none = {{0}};
-    form f = {{0}};
+static void product_form(spread *s, snd_mid v, snd_mid w, form *f) {
+    form none;
+    none.n = 0;
     bool fresh = false;
-    respond(s, (ref[MAX_REFS]){{v, 0}, {w, 0}}, 2, 1, &none, &f, &fresh);
-    if (fresh && !s->lost) f.c[noise_of(s, v, w)] += 1;
-    return f;
+    respond(s, (ref[MAX_REFS]){{v, 0}, {w, 0}}, 2, 1, &none, f, &fresh);
+    if (!fresh || s->lost) return;
+    const int k = noise_of(s, v, w);
+    widen(f, k + 1);
+    f->c[k] += 1;
 }
 
 // Is the node a sum that the layer makes? Functions of one fresh variable are better left whole.
@@ -490,87 +492,79 @@ static bool opens(const spread *s, snd_mid v) {
 }
 
 // d E^(v w) for v = c0 + sum c_k t_k, where the c may themselves follow the statistics.
-static form sum_form(spread *s, snd_mid v, snd_mid w) {
+static void sum_form(spread *s, snd_mid v, snd_mid w, form *f) {
     snd_moments *t = s->t;
     const m_node x = *NODE(v);
     linear l;
-    form f = {{0}};
     as_sum(t, v, &l);
     if (x.op == OP_LN || x.op == OP_RMSNORM || x.norm_of) {
-        const form scale = norm_form(s, x.norm_of ? x.norm_of : v);
-        add_form(s, &f, &scale, -0.5 * snd_m_e2(t, v, w, 0));
+        add_norm(s, x.norm_of ? x.norm_of : v, -0.5 * snd_m_e2(t, v, w, 0), f);
         if (x.op == OP_LN) {
-            const form m = pair_form(s, x.in[0], 0);
             l.c0 = -l.c[0] * snd_m_e1(t, x.in[0]);
-            add_form(s, &f, &m, -l.c[0] * snd_m_e1(t, w));
+            add_pair(s, x.in[0], 0, -l.c[0] * snd_m_e1(t, w), f);
         }
     } else if (x.op == OP_MUL) {
         for (int k = 0; k < x.n; k++)
-            if (constant(t, x.in[k])) {
-                const form num = number_form(s, x.in[k]);
-                add_form(s, &f, &num, snd_m_e2(t, v, w, 0));
-            }
+            if (constant(t, x.in[k])) add_number(s, x.in[k], snd_m_e2(t, v, w, 0), f);
     } else if (x.rep == REP_SUM && x.n_terms == 0 && x.op != OP_SUM) {
-        const form num = number_form(s, v);
-        add_form(s, &f, &num, snd_m_e2(t, v, w, 0));
+        add_number(s, v, snd_m_e2(t, v, w, 0), f);
     }
-    for (int k = 0; k < l.n && !s->lost; k++) {
-        const form p = pair_form(s, l.id[k], w);
-        add_form(s, &f, &p, l.c[k]);
-    }
-    if (l.c0 != 0 && w != 0) {
-        const form p = pair_form(s, w, 0);
-        add_form(s, &f, &p, l.c0);
-    }
-    return f;
+    for (int k = 0; k < l.n && !s->lost; k++) add_pair(s, l.id[k], w, l.c[k], f);
+    if (l.c0 != 0 && w != 0) add_pair(s, w, 0, l.c0, f);
 }
 
-// d E^(v w), noise included; w = 0: the mean of v.
-static form pair_form(spread *s, snd_mid v, snd_mid w) {
-    ref r[MAX_REFS] = {{v, 0}, {w, 0}};
-    const double c = resolve(s->t, r, 2);
+static void remember(spread *s, snd_mid v, snd_mid w, const form *f) {
+    if (!GROW(s->pair, s->cap_pairs, s->n_pairs + 1) || !GROW(s->pool, s->cap_pool, s->n_pool + f->n)) {
+        s->lost = true;
+        return;
+    }
+    s->pair[s->n_pairs++] = (pair){v, w, f->n, s->n_pool};
+    memcpy(s->pool + s->n_pool, f->c, (size_t)f->n * sizeof(double));
+    s->n_pool += f->n;
+}
+
+// to += c * d E^(v w), noise included; w = 0: the mean of v.
+static void add_pair(spread *s, snd_mid v, snd_mid w, double c, form *to) {
+    ref r[2] = {{v, 0}, {w, 0}};
+    c *= resolve(s->t, r, 2);
     v = r[0].id > r[1].id ? r[0].id : r[1].id;
     w = r[0].id > r[1].id ? r[1].id : r[0].id;
-    form f = {{0}};
-    for (int i = s->n_pairs - 1; i >= 0; i--)
-        if (s->pair_key[i][0] == v && s->pair_key[i][1] == w) {
-            add_form(s, &f, &s->pair[i], c);
-            return f;
+    for (int64_t i = s->n_pairs - 1; i >= 0; i--)
+        if (s->pair[i].v == v && s->pair[i].w == w) {
+            add_row(to, s->pool + s->pair[i].at, s->pair[i].n, c);
+            return;
         }
     if (s->deep == MAX_DEEP) {
         s->lost = true;
-        return f;
+        return;
     }
+    form f;
+    f.n = 0;
     s->deep++;
     if (opens(s, v))
-        f = sum_form(s, v, w);
+        sum_form(s, v, w, &f);
     else if (opens(s, w))
-        f = sum_form(s, w, v);
+        sum_form(s, w, v, &f);
     else
-        f = product_form(s, v, w);
+        product_form(s, v, w, &f);
     s->deep--;
-    int64_t cap = s->cap_pairs, cap_key = s->cap_pairs;
-    if (s->n_pairs >= s->cap_pairs) {
-        if (!snd_grow((void **)&s->pair, &cap, s->n_pairs + 1, sizeof *s->pair) ||
-            !snd_grow((void **)&s->pair_key, &cap_key, s->n_pairs + 1, sizeof *s->pair_key)) {
-            s->lost = true;
-            return f;
-        }
-        s->cap_pairs = (int)(cap < cap_key ? cap : cap_key);
-    }
-    s->pair_key[s->n_pairs][0] = v, s->pair_key[s->n_pairs][1] = w;
-    s->pair[s->n_pairs++] = f;
-    form scaled = {{0}};
-    add_form(s, &scaled, &f, c);
-    return scaled;
+    remember(s, v, w, &f);
+    add_form(to, &f, c);
+}
+
+static form pair_form(spread *s, snd_mid v, snd_mid w) {
+    form f;
+    f.n = 0;
+    add_pair(s, v, w, 1, &f);
+    return f;
 }
 
 static double form_cov(const spread *s, const form *f, const form *g, int cross) {
     double v = 0;
-    for (int i = 0; i < s->n_base; i++) {
+    for (int i = 0; i < f->n; i++) {
         if (f->c[i] == 0) continue;
         double row = 0;
-        for (int j = 0; j < s->n_base; j++) row += s->cov[cross][i * MAX_BASE + j] * g->c[j];
+        for (int j = 0; j < g->n; j++) row += s->cov[cross][i * MAX_BASE + j] * g->c[j];
         v += f->c[i] * row;
     }
     return v;
@@ -628,7 +622,7 @@ static void keep_segment(spread *s, const form *f, int n_next) {
     for (snd_mid v = s->from; v < s->to && !s->lost; v++)
         if (NODE(v)->op == OP_LN || NODE(v)->op == OP_RMSNORM) {
             norm[k] = v;
-            scale[k++] = norm_form(s, v); // may still add noises
+            add_norm(s, v, 1, &scale[k++]); // may still add noises
         }
     const int b = s->n_base;
     m_segment g = {.from = s->from,
@@ -645,8 +639,9 @@ static void keep_segment(spread *s, const form *f, int n_next) {
     }
     g.next = copy(s, NULL, (int64_t)n_next * b);
     g.scale = copy(s, NULL, (int64_t)n_norms * b);
-    for (int i = 0; i < n_next && !s->lost; i++) memcpy(g.next + i * b, f[i].c, (size_t)b * sizeof(double));
-    for (int i = 0; i < n_norms && !s->lost; i++) memcpy(g.scale + i * b, scale[i].c, (size_t)b * sizeof(double));
+    for (int i = 0; i < n_next && !s->lost; i++) memcpy(g.next + i * b, f[i].c, (size_t)f[i].n * sizeof(double));
+    for (int i = 0; i < n_norms && !s->lost; i++)
+        memcpy(g.scale + i * b, scale[i].c, (size_t)scale[i].n * sizeof(double));
     snd_free(scale);
     if (s->lost || !snd_grow((void **)&t->segment, &t->cap_segments, t->n_segments + 1, sizeof *t->segment)) {
         s->lost = true;
@@ -664,15 +659,18 @@ static void start_base(spread *s, int n_stats, double *const cov[2], const form 
         s->lost = true;
         return;
     }
-    memset(s->old_form, 0, (size_t)n_stats * sizeof *s->old_form);
-    for (int i = 0; i < n_stats; i++) s->old_form[i].c[i] = 1;
+    for (int i = 0; i < n_stats; i++) {
+        s->old_form[i].n = 0;
+        widen(&s->old_form[i], all);
+        s->old_form[i].c[i] = 1;
+    }
     s->n_old = s->n_base = n_stats;
     for (int cross = 0; cross < 2; cross++) {
         for (int i = 0; i < all; i++) memset(s->cov[cross] + i * MAX_BASE, 0, (size_t)all * sizeof(double));
         for (int i = 0; i < n_stats; i++)
             memcpy(s->cov[cross] + i * MAX_BASE, cov[cross] + i * n_stats, (size_t)n_stats * sizeof(double));
     }
-    s->n_pairs = 0;
+    s->n_pairs = s->n_pool = 0;
     if (!g) return;
     s->fwd = n_stats;
     for (int cross = 0; cross < 2; cross++)
@@ -701,6 +699,7 @@ static void enter_segment(spread *s, snd_mid from, snd_mid to, const snd_mid *li
         if (!s->base) keep_segment(s, f, n_stats);
         for (int i = 0; i < n_stats; i++)
             for (int j = 0; j < n_h; j++) {
+                widen(&f[i], s->fwd + n_h);
                 h[i].c[j] = f[i].c[s->fwd + j];
                 f[i].c[s->fwd + j] = 0;
             }
@@ -720,16 +719,28 @@ static void enter_segment(spread *s, snd_mid from, snd_mid to, const snd_mid *li
     snd_free(cov[1]);
 }
 
+// The atoms that the segment makes: they stand together.
+static bool find_atoms(spread *s) {
+    const snd_moments *t = s->t;
+    while (s->atom0 < t->n_atoms && t->atom[s->atom0].src < s->from) s->atom0++;
+    s->n_atoms = 0;
+    while (s->atom0 + s->n_atoms < t->n_atoms && t->atom[s->atom0 + s->n_atoms].src < s->to) s->n_atoms++;
+    if (!GROW(s->atom, s->cap_atoms, s->n_atoms)) return false;
+    for (int64_t i = 0; i < s->n_atoms; i++) s->atom[i].n = 0;
+    return true;
+}
+
 static void walk_segment(spread *s, const bool *wanted) {
     snd_moments *t = s->t;
+    if (!find_atoms(s)) s->lost = true;
     for (snd_mid v = s->from > 1 ? s->from : 1; v < s->to && !s->lost; v++) {
         const m_node *x = NODE(v);
         if (x->op == OP_LINEAR && x->rep == REP_FUNC) {
             const snd_mid u = plain(t, x->in[0]);
-            const form f = pair_form(s, u, u);
-            form rel = {{0}};
-            add_form(s, &rel, &f, 1 / snd_m_e2(t, u, u, 0));
-            s->atom[NODE(v)->atom] = rel;
+            form rel;
+            rel.n = 0;
+            add_pair(s, u, u, 1 / snd_m_e2(t, u, u, 0), &rel);
+            s->atom[NODE(v)->atom - s->atom0] = rel;
         }
         if (NODE(v)->op == OP_BN || (NODE(v)->dim == 1 && NODE(v)->rep == REP_FUNC)) s->lost = true; // see the top
         if (wanted[v]) answer(s, v);
@@ -744,10 +755,9 @@ static void run(spread *s, const snd_mid *want, int n_want) {
     bool *wanted = snd_calloc((size_t)n, sizeof *wanted);
     s->scratch = snd_calloc(3 * MAX_TERMS, sizeof *s->scratch);
     s->old_form = snd_calloc(MAX_BASE, sizeof *s->old_form);
-    s->atom = snd_calloc((size_t)(t->n_atoms + 1), sizeof *s->atom);
     s->cov[0] = snd_calloc(MAX_BASE * MAX_BASE, sizeof(double));
     s->cov[1] = snd_calloc(MAX_BASE * MAX_BASE, sizeof(double));
-    if (!last || !wanted || !scan || !s->scratch || !s->old_form || !s->atom || !s->cov[0] || !s->cov[1]) {
+    if (!last || !wanted || !scan || !s->scratch || !s->old_form || !s->cov[0] || !s->cov[1]) {
         t->failed = s->lost = true;
     } else {
         int n_scan = 0;
@@ -787,7 +797,7 @@ static void run(spread *s, const snd_mid *want, int n_want) {
     snd_free(s->cov[0]);
     snd_free(s->cov[1]);
     snd_free(s->pair);
-    snd_free(s->pair_key);
+    snd_free(s->pool);
 }
 
 void snd_m_spread(snd_moments *t, const snd_mid *want, int n_want) {
