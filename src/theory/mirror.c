@@ -62,14 +62,14 @@ static void back(mirror *m, snd_mid y) {
 }
 
 static void note(snd_moments *t, snd_mid v, snd_mid g) {
-    const m_node *x = NODE(g);
-    m_node *to = NODE(v);
-    if (!x->has_spread || !to->reached) return;
+    const m_band *from = NODE(g)->band;
+    if (!from || !from->has_value || !NODE(v)->reached) return;
     // where more than white noise came back, its variance says nothing
     const double white = snd_m_log10_q(t, g), all = snd_m_log10_gq(t, v);
-    if (!(fabs(all - white) < 0.05)) return;
-    to->has_grad_spread = true;
-    memcpy(to->grad_log_var, x->log_var, sizeof to->grad_log_var);
+    m_band *to = fabs(all - white) < 0.05 ? m_band_of(t, v) : NULL;
+    if (!to) return;
+    to->has_grad = true;
+    memcpy(to->grad_log_var, from->log_var, sizeof to->grad_log_var);
 }
 
 void snd_m_grad_spread(snd_moments *t, snd_mid out, const snd_mid *want, int n_want) {
@@ -79,7 +79,8 @@ void snd_m_grad_spread(snd_moments *t, snd_mid out, const snd_mid *want, int n_w
     snd_mid *ask = snd_calloc((size_t)n_want + 1, sizeof *ask);
     m->grad = snd_calloc((size_t)m->n, sizeof *m->grad);
     if (!ask || !m->grad) t->failed = true;
-    for (int i = 0; i < n_want && !t->failed; i++) NODE(want[i])->has_grad_spread = false;
+    for (int i = 0; i < n_want && !t->failed; i++)
+        if (NODE(want[i])->band) NODE(want[i])->band->has_grad = false;
     if (!t->failed) put(m, out, snd_m_input(t, NODE(out)->dim, 1, 0), 1);
     for (snd_mid y = out; y > 0 && !t->failed && !m->lost; y--) {
         if (NODE(y)->op == OP_BOUNDARY) snd_m_boundary(t);
@@ -97,9 +98,9 @@ void snd_m_grad_spread(snd_moments *t, snd_mid out, const snd_mid *want, int n_w
 }
 
 bool snd_m_log_gq_var(const snd_moments *t, snd_mid a, double rows, double *var) {
-    const m_node *v = NODE(a);
-    if (!v->has_grad_spread) return false;
-    const double s = v->grad_log_var[0] / rows + (1 - 1 / rows) * v->grad_log_var[1];
+    const m_band *b = NODE(a)->band;
+    if (!b || !b->has_grad) return false;
+    const double s = b->grad_log_var[0] / rows + (1 - 1 / rows) * b->grad_log_var[1];
     *var = s > 0 ? s : 0;
     return true;
 }

@@ -44,6 +44,11 @@ static void set_operands(snd_moments *t, snd_mid y, int n, const snd_mid *in) {
     NODE(y)->n = n;
 }
 
+m_band *m_band_of(snd_moments *t, snd_mid a) {
+    if (!NODE(a)->band) NODE(a)->band = take(t, 1, sizeof(m_band));
+    return NODE(a)->band;
+}
+
 static int64_t place(uint64_t key) { // every bit of the key reaches the low bits
     const uint64_t h = (key ^ key >> 32) * 0x9E3779B97F4A7C15u;
     return (int64_t)(h >> 33 ^ (h & 0x7fffffff));

@@ -39,37 +39,40 @@ typedef struct m_curve {
     double tab[SND_GAUSS_NODES];
 } m_curve;
 
+// Finite width: variances of log E v^2 and of mean/rms (spread.c) and of the gradient's log mean square (mirror.c), one
+// row and two rows.
+typedef struct m_band {
+    bool has_value, has_grad;
+    double log_var[2], mean_var[2], grad_log_var[2];
+} m_band;
+
+// Tens of thousands are made for a deep net, so members stand by size and what few nodes have stands elsewhere.
 typedef struct m_node {
     uint8_t op, rep, fn;
-    bool gauss, approx, gradless;
+    bool gauss, approx, has_m1, reached;
     int32_t k;            // value = node * 2^k
-    int64_t dim;          // features; 1: a number per row; 0: constant
     int32_t n;            // operands
-    snd_mid *in;
     int32_t n_terms;      // REP_SUM
-    snd_mid *term;
-    double *coef, c0;
     int32_t atom, lo, hi; // its variable; all that it depends on lie in lo..hi (none: lo > hi)
     int32_t curve;        // REP_FUNC
-    double scale;
-    double m1;            // mean, once has_m1
-    bool has_m1;
-    double s;             // norms, rms: the divisor is s * 2^(exponent of the operand)
-    int64_t fan_in;       // OP_LINEAR
-    double *opcoef, opc0; // OP_SUM: true coefficients of the operands, true constant
     snd_mid normed;       // a function of this norm's output (spread.c), 0: of none
-    double base_q, base_c; // REP_BASE
-    double var;           // OP_LINEAR
     snd_mid slope;        // OP_UNARY: node of the derivative, 0: not made
-    double gq;            // backward result, node scale 2^gk
-    int32_t gk;
-    bool reached;
     snd_mid norm_of;      // mirror.c: this multiple of a gradient is the one of a norm, by 1/divisor
     snd_mid same;         // an alias or a multiple of this node, 0: neither
-    bool has_spread;      // spread.c: variances of log E v^2 and of mean/rms, one row and two rows
-    double log_var[2], mean_var[2];
-    bool has_grad_spread; // mirror.c: the same of the gradient
-    double grad_log_var[2];
+    int32_t gk;           // gq is in units of 2^gk
+    int64_t dim;          // features; 1: a number per row; 0: constant
+    snd_mid *in;
+    snd_mid *term;
+    double *coef, c0;
+    double *opcoef, opc0; // OP_SUM: true coefficients of the operands, true constant
+    double scale;         // REP_FUNC
+    double m1;            // mean, once has_m1
+    double s;             // norms, rms: the divisor is s * 2^(exponent of the operand)
+    double base_q, base_c; // REP_BASE
+    double var;           // OP_LINEAR
+    int64_t fan_in;       // OP_LINEAR
+    double gq;            // backward result
+    m_band *band;         // NULL: nobody has asked
 } m_node;
 
 typedef struct m_atom {
@@ -123,6 +126,8 @@ snd_mid m_slope(snd_moments *t, snd_mid y);              // derivative of y = fn
 /// E f He_k/sqrt(k!) of a REP_FUNC node f, k < SND_HERMITE_TERMS.
 double m_coefficient(snd_moments *t, snd_mid f, int k);
 double m_kurtosis(snd_moments *t, snd_mid a);            // E (a - mean)^4 / var^2; 3 when there is no spread
+
+m_band *m_band_of(snd_moments *t, snd_mid a);            // made when first asked for, NULL: no memory
 
 double m_moment(snd_moments *t, const snd_mid *id, const int *row, int n); // E of a product of nodes, rows 0 or 1
 

@@ -588,17 +588,16 @@ static int find_live(const snd_moments *t, snd_mid at, const snd_mid *last_use, 
 static void answer(spread *s, snd_mid v) {
     snd_moments *t = s->t;
     const snd_mid p = plain(t, v);
-    m_node *x = NODE(v);
     const double q = snd_m_e2(t, p, p, 0);
     if (!(q > 0)) return;
     const form f = pair_form(s, p, p), m = pair_form(s, p, 0);
-    if (s->lost) return;
-    x = NODE(v);
+    m_band *b = s->lost ? NULL : m_band_of(t, v);
+    if (!b) return;
     for (int cross = 0; cross < 2; cross++) {
-        x->log_var[cross] = form_cov(s, &f, &f, cross) / (q * q);
-        x->mean_var[cross] = form_cov(s, &m, &m, cross) / q;
+        b->log_var[cross] = form_cov(s, &f, &f, cross) / (q * q);
+        b->mean_var[cross] = form_cov(s, &m, &m, cross) / q;
     }
-    x->has_spread = true;
+    b->has_value = true;
 }
 
 static double *copy(spread *s, const double *from, int64_t n) {
@@ -823,13 +822,15 @@ static double batch(const double v[2], double rows) {
 }
 
 bool snd_m_log_q_var(const snd_moments *t, snd_mid a, double rows, double *var) {
-    if (!NODE(a)->has_spread) return false;
-    *var = batch(NODE(a)->log_var, rows);
+    const m_band *b = NODE(a)->band;
+    if (!b || !b->has_value) return false;
+    *var = batch(b->log_var, rows);
     return true;
 }
 
 bool snd_m_mean_var(const snd_moments *t, snd_mid a, double rows, double *var) {
-    if (!NODE(a)->has_spread) return false;
-    *var = batch(NODE(a)->mean_var, rows);
+    const m_band *b = NODE(a)->band;
+    if (!b || !b->has_value) return false;
+    *var = batch(b->mean_var, rows);
     return true;
 }
