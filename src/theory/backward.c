@@ -20,7 +20,7 @@
 #include <math.h>
 #include <string.h>
 
-#define NODE(i) (&t->node[i])
+#define NODE(i) m_at(t, i)
 
 typedef struct term {
     bool coherent;
@@ -84,7 +84,7 @@ static void *take(sweep *w, size_t n, size_t size) {
 }
 
 static void put(sweep *w, snd_mid v, term a) {
-    if (a.c == 0 || v >= w->n || w->t->node[v].dim == 0) return;
+    if (a.c == 0 || v >= w->n || m_at(w->t, v)->dim == 0) return;
     grad *g = &w->g[v];
     for (int i = 0; i < g->n; i++)
         if (g->t[i].coherent == a.coherent && g->t[i].src == a.src && g->t[i].node == a.node) {
@@ -286,7 +286,7 @@ static void back_linear(sweep *w, snd_mid y, double e) {
 // Batch norm divides by the spread of e rows, feature by feature: E 1/var is over 1/E var by about
 // 1/(1 - (kurtosis - 1)/(e - 1)) (exact for Gaussian rows), and two of e directions are projected out.
 static double batch_gain(sweep *w, snd_mid y) {
-    const double e = w->t->batch, excess = (m_kurtosis(w->t, w->t->node[y].in[0]) - 1) / (e - 1);
+    const double e = w->t->batch, excess = (m_kurtosis(w->t, m_at(w->t, y)->in[0]) - 1) / (e - 1);
     if (e < 3) return 1;
     return sqrt((1 - 2 / e) / (1 - (excess < 0.5 ? excess : 0.5)));
 }
@@ -388,7 +388,7 @@ static double overlap_pair(sweep *w, const term *x, snd_mid b, const term *y, sn
 
 // Re-expresses the gradients of live nodes of one width.
 static void collapse(sweep *w, const snd_mid *v, int n) {
-    group g = {.n = n, .dim = (double)w->t->node[v[0]].dim};
+    group g = {.n = n, .dim = (double)m_at(w->t, v[0])->dim};
     snd_mid basis_room[MAX_BASIS];
     double chol_room[MAX_BASIS * MAX_BASIS];
     g.basis = basis_room;
@@ -468,7 +468,7 @@ static void boundary(sweep *w) {
     int n = 0;
     int64_t dim = 0;
     for (int64_t i = 0; i < w->n_live; i++) {
-        const int64_t d = w->t->node[w->live[i]].dim;
+        const int64_t d = m_at(w->t, w->live[i])->dim;
         if (d < 2 || (dim && d != dim)) continue;
         if (n == MAX_BASIS - 1) return; // too many live values: carry the terms as they are
         dim = d;
@@ -479,7 +479,7 @@ static void boundary(sweep *w) {
 
 // The larger of this sweep's energy and an earlier one's.
 static void note(sweep *w, snd_mid y, double e) {
-    m_node *v = &w->t->node[y];
+    m_node *v = m_at(w->t, y);
     if (!(e >= 0) && !isnan(e)) e = 0;
     if (v->reached && !isnan(e)) {
         const int gap = 2 * (v->gk - w->gk);

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#define NODE(i) (&t->node[i])
+#define NODE(i) m_at(t, i)
 
 typedef struct mirror {
     snd_moments *t;

@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum { MAX_FACTORS = 16 };
-#define NODE(i)              (&t->node[i])
+#define NODE(i) m_at(t, i)
 #define GROW(ptr, cap, need) snd_grow((void **)&(ptr), &(cap), (need), sizeof *(ptr))
 static const int G = SND_GAUSS_NODES;
 
@@ -21,18 +21,20 @@ static void *take(snd_moments *t, size_t n, size_t size) {
 }
 
 static snd_mid new_node(snd_moments *t, m_op op) {
-    if (t->n >= t->cap && !snd_grow((void **)&t->node, &t->cap, t->n + 1, sizeof *t->node)) {
-        t->failed = true;
-        return 0;
+    const int64_t page = t->n / NODE_PAGE;
+    if (page >= t->n_pages) {
+        m_node *fresh = take(t, NODE_PAGE, sizeof *fresh);
+        if (!fresh || !GROW(t->page, t->cap_pages, page + 1)) {
+            t->failed = true;
+            return 0;
+        }
+        t->page[t->n_pages++] = fresh;
     }
     m_node *v = NODE(t->n);
-    memset(v, 0, sizeof *v);
     v->op = (uint8_t)op;
-    v->has_m1 = false;
     v->atom = -1;
     v->lo = INT32_MAX;
     v->hi = -1;
-    v->gq = 0;
     return (snd_mid)t->n++;
 }
 
@@ -177,7 +179,7 @@ snd_moments *snd_moments_create(snd_arena *arena, int batch) {
 
 void snd_moments_destroy(snd_moments *t) {
     if (!t) return;
-    snd_free(t->node);
+    snd_free(t->page);
     snd_free(t->atom);
     map_free(&t->pairs);
     map_free(&t->products);
@@ -187,7 +189,7 @@ void snd_moments_destroy(snd_moments *t) {
     snd_free(t->curve);
     snd_free(t->curve_at);
     t->segment = NULL, t->curve = NULL, t->curve_at = NULL;
-    t->node = NULL, t->atom = NULL, t->pair = NULL, t->product = NULL;
+    t->page = NULL, t->atom = NULL, t->pair = NULL, t->product = NULL;
 }
 
 bool snd_moments_failed(const snd_moments *t) {

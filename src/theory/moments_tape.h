@@ -110,7 +110,8 @@ struct snd_moments {
     int64_t work;                                  // steps of moment(), for those who must stop in time
     int64_t limit;                                 // of work, for the expansion that runs; 0: none
     bool cut;                                      // some expansion was too long, see moments.c
-    m_node *node; int64_t n, cap, n_forward;       // n_forward: set by the first backward sweep; no building after it
+    m_node **page; int64_t n_pages, cap_pages;     // nodes, which stay where they are
+    int64_t n, n_forward;                          // nodes; n_forward: set by the first backward sweep; no building after it
     m_atom *atom; int64_t n_atoms, cap_atoms;
     m_curve **curve; int64_t n_curves, cap_curves; // 0: none
     int32_t *curve_at; int64_t curve_slots;        // hash table of curves
@@ -119,6 +120,11 @@ struct snd_moments {
     m_segment *segment; int64_t n_segments, cap_segments; bool segments_whole;
     snd_gauss_rule rule;
 };
+
+enum { NODE_PAGE = 128 };
+static inline m_node *m_at(const snd_moments *t, int64_t i) {
+    return &t->page[i / NODE_PAGE][i % NODE_PAGE];
+}
 
 snd_mid m_product(snd_moments *t, snd_mid a, snd_mid b); // remembered: same operands, same node
 snd_mid m_slope(snd_moments *t, snd_mid y);              // derivative of y = fn(x) with respect to x, as a node

@@ -15,7 +15,7 @@
 #include <math.h>
 #include <string.h>
 
-#define NODE(i) (&t->node[i])
+#define NODE(i) m_at(t, i)
 #define GROW(ptr, cap, need) snd_grow((void **)&(ptr), &(cap), (need), sizeof *(ptr))
 enum { MAX_LIVE = 8, MAX_BASE = 72, MAX_TERMS = 256, MAX_REFS = 12, MAX_WORK = 600000, MAX_DEEP = 256 };
 
@@ -482,7 +482,7 @@ static void product_form(spread *s, snd_mid v, snd_mid w, form *f) {
 
 // Is the node a sum that the layer makes? Functions of one fresh variable are better left whole.
 static bool opens(const spread *s, snd_mid v) {
-    const m_node *x = &s->t->node[v];
+    const m_node *x = m_at(s->t, v);
     linear l;
     if (v == 0 || old_node(s, v) || foreign(s, v) || x->rep == REP_BASE || x->rep == REP_CENTRE || x->rep == REP_PROD)
         return false;
