@@ -89,13 +89,17 @@ char *snd_arena_str(snd_arena *a, const char *s) {
 }
 
 char *snd_arena_printf(snd_arena *a, const char *fmt, ...) {
+    char small[256];
     va_list ap, again;
     va_start(ap, fmt);
     va_copy(again, ap);
-    const int n = vsnprintf(NULL, 0, fmt, ap);
+    const int n = vsnprintf(small, sizeof small, fmt, ap);
     va_end(ap);
-    char *text = n < 0 ? NULL : snd_arena_alloc(a, (size_t)n + 1);
-    if (text) vsnprintf(text, (size_t)n + 1, fmt, again);
+    char *text = NULL;
+    if (n >= 0 && (size_t)n < sizeof small)
+        text = snd_arena_strn(a, small, (size_t)n);
+    else if (n >= 0 && (text = snd_arena_alloc(a, (size_t)n + 1)))
+        vsnprintf(text, (size_t)n + 1, fmt, again);
     va_end(again);
     return text;
 }

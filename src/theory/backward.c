@@ -184,8 +184,7 @@ static double overlap_cov(sweep *w, int32_t k, snd_mid n, int32_t l, snd_mid m) 
     return e / g.dim * s;
 }
 
-static double number_cov(sweep *w, int32_t a, int32_t b) {
-    const number x = w->number[a], y = w->number[b];
+static double number_cov(sweep *w, number x, number y) {
     if (x.noise >= 0 && y.noise >= 0) return overlap_cov(w, x.noise, x.node, y.noise, y.node);
     if (x.noise >= 0 || y.noise >= 0 || x.set != y.set) return 0;
     return w->set[x.set].cov[x.at * w->set[x.set].n + y.at];
@@ -196,7 +195,7 @@ static double term_pair(sweep *w, const term *a, const term *b) {
     snd_moments *t = w->t;
     const double c = a->c * b->c;
     if (a->coherent && b->coherent) {
-        const double v = number_cov(w, a->src, b->src);
+        const double v = number_cov(w, w->number[a->src], w->number[b->src]);
         return v == 0 ? 0 : c * v * snd_m_e2(t, a->node, b->node, 0);
     }
     if (!a->coherent && !b->coherent) {
@@ -369,21 +368,68 @@ static void solve(const double *l, int n, double *x, int stride) {
     }
 }
 
-// Covariance of two terms' overlaps with nodes b and c: mean over features of term o b, times that of the other.
-static double overlap_pair(sweep *w, const term *x, snd_mid b, const term *y, snd_mid c) {
+// Overlaps of gradients with the nodes of a basis, as sums of numbers: form[row, k] times number k.
+typedef struct overlaps {
+    int rows, n, cap; // n <= cap
+    number *of;
+    double *form; // [rows, cap]
+} overlaps;
+
+static int column(overlaps *o, number x) { // its place, made when it is new
+    int k = o->n - 1;
+    while (k >= 0 &&
+           (o->of[k].noise != x.noise || o->of[k].node != x.node || o->of[k].set != x.set || o->of[k].at != x.at))
+        k--;
+    if (k >= 0) return k;
+    o->of[o->n] = x;
+    return o->n++;
+}
+
+// Mean over features of every term of v[a] times every node of the basis: row a * r + its place.
+static bool find_overlaps(sweep *w, const snd_mid *v, int n, const group *g, overlaps *o) {
     snd_moments *t = w->t;
-    if (w->white && !(x->coherent && y->coherent)) return 0; // noise stays whole
-    double f = x->c * y->c;
-    int32_t p = x->src, q = y->src;
-    if (x->coherent) f *= snd_m_e2(t, x->node, b, 0);
-    if (y->coherent) f *= snd_m_e2(t, y->node, c, 0);
-    if (f == 0) return 0;
-    const snd_mid n = x->coherent ? w->number[p].node : m_product(t, x->node, b);
-    const snd_mid m = y->coherent ? w->number[q].node : m_product(t, y->node, c);
-    if (x->coherent && y->coherent) return f * number_cov(w, p, q);
-    if (x->coherent) p = w->number[p].noise;
-    if (y->coherent) q = w->number[q].noise;
-    return p < 0 || q < 0 ? 0 : f * overlap_cov(w, p, n, q, m);
+    const int r = g->n_basis;
+    o->rows = n * r;
+    for (int a = 0; a < n; a++)
+        for (int i = 0; i < w->g[v[a]].n; i++) o->cap += w->g[v[a]].t[i].coherent ? 1 : r;
+    o->of = snd_calloc((size_t)o->cap + 1, sizeof *o->of);
+    o->form = snd_calloc((size_t)o->cap * (size_t)o->rows + 1, sizeof *o->form);
+    if (!o->of || !o->form) return false;
+    for (int a = 0; a < n; a++)
+        for (int i = 0; i < w->g[v[a]].n; i++) {
+            const term x = w->g[v[a]].t[i];
+            if (w->white && !x.coherent) continue; // noise stays whole
+            for (int b = 0; b < r; b++) {
+                const int k = column(o, x.coherent ? w->number[x.src]
+                                                   : (number){x.src, m_product(t, x.node, g->basis[b]), -1, 0});
+                o->form[(a * r + b) * o->cap + k] += x.coherent ? x.c * snd_m_e2(t, x.node, g->basis[b], 0) : x.c;
+            }
+        }
+    return true;
+}
+
+// cov[rows, rows] := form C form', C the numbers' covariance.
+static bool overlap_covs(sweep *w, const overlaps *o, double *cov) {
+    const int n = o->n;
+    double *c = snd_calloc((size_t)n * (size_t)n + 1, sizeof *c), *fc = snd_calloc((size_t)n + 1, sizeof *fc);
+    for (int k = 0; c && fc && k < n; k++)
+        for (int l = 0; l <= k; l++) c[k * n + l] = c[l * n + k] = number_cov(w, o->of[k], o->of[l]);
+    for (int a = 0; c && fc && a < o->rows; a++) {
+        memset(fc, 0, (size_t)n * sizeof *fc);
+        for (int k = 0; k < n; k++) {
+            const double f = o->form[a * o->cap + k];
+            for (int l = 0; f != 0 && l < n; l++) fc[l] += f * c[k * n + l];
+        }
+        for (int b = 0; b <= a; b++) {
+            double h = 0;
+            for (int l = 0; l < n; l++) h += fc[l] * o->form[b * o->cap + l];
+            cov[a * o->rows + b] = cov[b * o->rows + a] = h;
+        }
+    }
+    const bool done = c && fc;
+    snd_free(c);
+    snd_free(fc);
+    return done;
 }
 
 // Re-expresses the gradients of live nodes of one width.
@@ -409,22 +455,19 @@ static void collapse(sweep *w, const snd_mid *v, int n) {
     set s = {.n = all};
     s.cov = take(w, (size_t)all * (size_t)all, sizeof *s.cov);
     if (!s.cov) return;
-    for (int a = 0; a < all; a++)
-        for (int b = 0; b <= a; b++) {
-            const grad *x = &w->g[v[a / r]], *y = &w->g[v[b / r]];
-            double h = 0;
-            for (int i = 0; i < x->n; i++)
-                for (int j = 0; j < y->n; j++) h += overlap_pair(w, &x->t[i], g.basis[a % r], &y->t[j], g.basis[b % r]);
-            s.cov[a * all + b] = s.cov[b * all + a] = h;
-        }
+    overlaps o = {0};
+    if (!find_overlaps(w, v, n, &g, &o) || !overlap_covs(w, &o, s.cov)) w->t->failed = true;
+    snd_free(o.of);
+    snd_free(o.form);
+    if (w->t->failed) return;
     // Overlaps to coefficients: (E b b')^-1 from both sides; in between, the coherent energy.
     for (int c = 0; c < all; c++)
         for (int a = 0; a < n; a++) solve(g.chol, r, s.cov + a * r * all + c, all);
     for (int a = 0; a < n; a++)
-        for (int b = 0; b < n; b++) {
+        for (int b = 0; b <= a; b++) {
             double e = energy(w, v[a], v[b]);
             for (int i = 0; i < r; i++) e -= s.cov[(a * r + i) * all + b * r + i];
-            g.gram[a * n + b] = w->white ? e : e / (1 - r / g.dim);
+            g.gram[a * n + b] = g.gram[b * n + a] = w->white ? e : e / (1 - r / g.dim);
         }
     for (int c = 0; c < all; c++)
         for (int a = 0; a < n; a++) solve(g.chol, r, s.cov + c * all + a * r, 1);

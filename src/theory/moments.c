@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum { MAX_FACTORS = 16 };
-#define NODE(i) m_at(t, i)
+#define NODE(i)              m_at(t, i)
 #define GROW(ptr, cap, need) snd_grow((void **)&(ptr), &(cap), (need), sizeof *(ptr))
 static const int G = SND_GAUSS_NODES;
 
@@ -62,12 +62,12 @@ static int32_t *map_slot(const m_map *m, uint64_t key) { // the key's, or the em
     return &m->at[j];
 }
 
-static int64_t map_find(const m_map *m, uint64_t key) { // place in the order of arrival, -1: not there
+int64_t m_map_find(const m_map *m, uint64_t key) {
     return m->slots ? *map_slot(m, key) - 1 : -1;
 }
 
 static bool map_grow(m_map *m) {
-    const int64_t want = m->slots ? 2 * m->slots : 1024;
+    const int64_t want = m->slots ? 2 * m->slots : 256;
     int32_t *fresh = snd_calloc((size_t)want, sizeof *fresh);
     if (!fresh) return false;
     snd_free(m->at);
@@ -77,7 +77,7 @@ static bool map_grow(m_map *m) {
     return true;
 }
 
-static bool map_add(m_map *m, uint64_t key) { // a new one, at place m->n
+bool m_map_add(m_map *m, uint64_t key) {
     if (2 * (m->n + 1) > m->slots && !map_grow(m)) return false;
     if (!GROW(m->key, m->cap, m->n + 1)) return false;
     m->key[m->n] = key;
@@ -85,7 +85,12 @@ static bool map_add(m_map *m, uint64_t key) { // a new one, at place m->n
     return true;
 }
 
-static void map_free(m_map *m) {
+void m_map_clear(m_map *m) {
+    if (m->n) memset(m->at, 0, (size_t)m->slots * sizeof *m->at);
+    m->n = 0;
+}
+
+void m_map_free(m_map *m) {
     snd_free(m->key);
     snd_free(m->at);
     *m = (m_map){0};
@@ -181,8 +186,8 @@ void snd_moments_destroy(snd_moments *t) {
     if (!t) return;
     snd_free(t->page);
     snd_free(t->atom);
-    map_free(&t->pairs);
-    map_free(&t->products);
+    m_map_free(&t->pairs);
+    m_map_free(&t->products);
     snd_free(t->pair);
     snd_free(t->product);
     snd_free(t->segment);
@@ -328,14 +333,14 @@ double snd_m_e2(snd_moments *t, snd_mid a, snd_mid b, int cross) {
         a = b, b = s;
     }
     const uint64_t key = (uint64_t)(uint32_t)(a + 1) << 32 | (uint64_t)(uint32_t)b << 1 | (uint64_t)(cross != 0);
-    const int64_t known = map_find(&t->pairs, key);
+    const int64_t known = m_map_find(&t->pairs, key);
     if (known >= 0) return t->pair[known];
     const int64_t outer = t->limit, before = t->work;
     // of its own, since it is remembered; a small one once much has been spent
     t->limit = before + (before > TOTAL_WORK ? LATE_WORK : PAIR_WORK);
     const double s = pair_uncached(t, a, b, cross != 0);
     t->limit = outer ? outer + (t->work - before) : 0;
-    if (GROW(t->pair, t->cap_pairs, t->pairs.n + 1) && map_add(&t->pairs, key))
+    if (GROW(t->pair, t->cap_pairs, t->pairs.n + 1) && m_map_add(&t->pairs, key))
         t->pair[t->pairs.n - 1] = s;
     else
         t->failed = true;
@@ -839,10 +844,10 @@ snd_mid m_product(snd_moments *t, snd_mid a, snd_mid b) {
         a = b, b = s;
     }
     const uint64_t key = (uint64_t)(uint32_t)a << 32 | (uint32_t)b;
-    const int64_t known = map_find(&t->products, key);
+    const int64_t known = m_map_find(&t->products, key);
     if (known >= 0) return t->product[known];
     const snd_mid y = product(t, a, b);
-    if (GROW(t->product, t->cap_products, t->products.n + 1) && map_add(&t->products, key))
+    if (GROW(t->product, t->cap_products, t->products.n + 1) && m_map_add(&t->products, key))
         t->product[t->products.n - 1] = y;
     else
         t->failed = true;

@@ -90,6 +90,10 @@ typedef struct m_map {
     uint64_t *key; int64_t n, cap;
     int32_t *at; int64_t slots;
 } m_map;
+int64_t m_map_find(const m_map *m, uint64_t key);        // place in the order of arrival, -1: not there
+bool m_map_add(m_map *m, uint64_t key);                  // a new one, at place n; false: no memory
+void m_map_clear(m_map *m);                              // no keys, the memory stays
+void m_map_free(m_map *m);
 
 // What spread.c found in one layer of the forward pass, for the gradients that come back through it.
 typedef struct m_segment {

@@ -15,7 +15,7 @@
 #include <math.h>
 #include <string.h>
 
-#define NODE(i) m_at(t, i)
+#define NODE(i)              m_at(t, i)
 #define GROW(ptr, cap, need) snd_grow((void **)&(ptr), &(cap), (need), sizeof *(ptr))
 enum { MAX_LIVE = 8, MAX_BASE = 72, MAX_TERMS = 256, MAX_REFS = 12, MAX_WORK = 600000, MAX_DEEP = 256 };
 
@@ -24,7 +24,6 @@ typedef struct form {
     double c[MAX_BASE]; // the first n; the others are zero
 } form;
 typedef struct pair {
-    snd_mid v, w; // v >= w
     int n;
     int64_t at; // where its n numbers begin in `pool`
 } pair;
@@ -50,19 +49,20 @@ typedef struct spread {
     snd_mid noise[MAX_BASE][2];
     int64_t noise_dim[MAX_BASE];
     double *cov[2]; // [MAX_BASE^2] one row, two rows
-    pair *pair; // forms found so far in this segment
-    int64_t n_pairs, cap_pairs;
+    m_map pairs;    // forms found so far in this segment
+    pair *pair;
+    int64_t cap_pairs;
     double *pool;
     int64_t n_pool, cap_pool;
-    form *old_form;         // statistics at the start, as forms
-    m_segment *seg;         // mirrored pass: the forward layer that is gone through backwards
-    int fwd;                // ... and where its variables begin among the base's
-    form *atom;             // per atom of the segment, from atom0: d log of its variance
+    form *old_form; // statistics at the start, as forms
+    m_segment *seg; // mirrored pass: the forward layer that is gone through backwards
+    int fwd;        // ... and where its variables begin among the base's
+    form *atom;     // per atom of the segment, from atom0: d log of its variance
     int64_t atom0, n_atoms, cap_atoms;
-    part *scratch;          // [3 * MAX_TERMS]
-    int64_t work_end;       // stop when the tape's count of steps gets there
-    int deep;               // of pair_form and sum_form in each other
-    bool lost;              // too large, or a case not covered: no more answers
+    part *scratch;    // [3 * MAX_TERMS]
+    int64_t work_end; // stop when the tape's count of steps gets there
+    int deep;         // of pair_form and sum_form in each other
+    bool lost;        // too large, or a case not covered: no more answers
 } spread;
 
 static bool foreign(const spread *s, snd_mid v) {
@@ -513,12 +513,13 @@ static void sum_form(spread *s, snd_mid v, snd_mid w, form *f) {
     if (l.c0 != 0 && w != 0) add_pair(s, w, 0, l.c0, f);
 }
 
-static void remember(spread *s, snd_mid v, snd_mid w, const form *f) {
-    if (!GROW(s->pair, s->cap_pairs, s->n_pairs + 1) || !GROW(s->pool, s->cap_pool, s->n_pool + f->n)) {
+static void remember(spread *s, uint64_t key, const form *f) {
+    if (!GROW(s->pair, s->cap_pairs, s->pairs.n + 1) || !GROW(s->pool, s->cap_pool, s->n_pool + f->n) ||
+        !m_map_add(&s->pairs, key)) {
         s->lost = true;
         return;
     }
-    s->pair[s->n_pairs++] = (pair){v, w, f->n, s->n_pool};
+    s->pair[s->pairs.n - 1] = (pair){f->n, s->n_pool};
     memcpy(s->pool + s->n_pool, f->c, (size_t)f->n * sizeof(double));
     s->n_pool += f->n;
 }
@@ -529,11 +530,12 @@ static void add_pair(spread *s, snd_mid v, snd_mid w, double c, form *to) {
     c *= resolve(s->t, r, 2);
     v = r[0].id > r[1].id ? r[0].id : r[1].id;
     w = r[0].id > r[1].id ? r[1].id : r[0].id;
-    for (int64_t i = s->n_pairs - 1; i >= 0; i--)
-        if (s->pair[i].v == v && s->pair[i].w == w) {
-            add_row(to, s->pool + s->pair[i].at, s->pair[i].n, c);
-            return;
-        }
+    const uint64_t key = (uint64_t)(uint32_t)v << 32 | (uint32_t)w;
+    const int64_t known = m_map_find(&s->pairs, key);
+    if (known >= 0) {
+        add_row(to, s->pool + s->pair[known].at, s->pair[known].n, c);
+        return;
+    }
     if (s->deep == MAX_DEEP) {
         s->lost = true;
         return;
@@ -548,7 +550,7 @@ static void add_pair(spread *s, snd_mid v, snd_mid w, double c, form *to) {
     else
         product_form(s, v, w, &f);
     s->deep--;
-    remember(s, v, w, &f);
+    remember(s, key, &f);
     add_form(to, &f, c);
 }
 
@@ -559,15 +561,23 @@ static form pair_form(spread *s, snd_mid v, snd_mid w) {
     return f;
 }
 
-static double form_cov(const spread *s, const form *f, const form *g, int cross) {
+// cov f: f's covariance with each variable of the base.
+static void times_cov(const spread *s, const form *f, int cross, double *out) {
+    memset(out, 0, (size_t)s->n_base * sizeof *out);
+    for (int i = 0; i < f->n; i++)
+        for (int j = 0; f->c[i] != 0 && j < s->n_base; j++) out[j] += f->c[i] * s->cov[cross][i * MAX_BASE + j];
+}
+
+static double dot(const double *x, const form *f) {
     double v = 0;
-    for (int i = 0; i < f->n; i++) {
-        if (f->c[i] == 0) continue;
-        double row = 0;
-        for (int j = 0; j < g->n; j++) row += s->cov[cross][i * MAX_BASE + j] * g->c[j];
-        v += f->c[i] * row;
-    }
+    for (int i = 0; i < f->n; i++) v += x[i] * f->c[i];
     return v;
+}
+
+static double variance(const spread *s, const form *f, int cross) {
+    double x[MAX_BASE];
+    times_cov(s, f, cross, x);
+    return dot(x, f);
 }
 
 // ---- segments ---------------------------------------------------------------------------------------------------------
@@ -594,8 +604,8 @@ static void answer(spread *s, snd_mid v) {
     m_band *b = s->lost ? NULL : m_band_of(t, v);
     if (!b) return;
     for (int cross = 0; cross < 2; cross++) {
-        b->log_var[cross] = form_cov(s, &f, &f, cross) / (q * q);
-        b->mean_var[cross] = form_cov(s, &m, &m, cross) / q;
+        b->log_var[cross] = variance(s, &f, cross) / (q * q);
+        b->mean_var[cross] = variance(s, &m, cross) / q;
     }
     b->has_value = true;
 }
@@ -669,7 +679,8 @@ static void start_base(spread *s, int n_stats, double *const cov[2], const form 
         for (int i = 0; i < n_stats; i++)
             memcpy(s->cov[cross] + i * MAX_BASE, cov[cross] + i * n_stats, (size_t)n_stats * sizeof(double));
     }
-    s->n_pairs = s->n_pool = 0;
+    m_map_clear(&s->pairs);
+    s->n_pool = 0;
     if (!g) return;
     s->fwd = n_stats;
     for (int cross = 0; cross < 2; cross++)
@@ -703,8 +714,11 @@ static void enter_segment(spread *s, snd_mid from, snd_mid to, const snd_mid *li
                 f[i].c[s->fwd + j] = 0;
             }
         for (int cross = 0; cross < 2; cross++)
-            for (int i = 0; i < n_stats; i++)
-                for (int j = 0; j < n_stats; j++) cov[cross][i * n_stats + j] = form_cov(s, &f[i], &f[j], cross);
+            for (int i = 0; i < n_stats; i++) {
+                double x[MAX_BASE];
+                times_cov(s, &f[i], cross, x);
+                for (int j = 0; j < n_stats; j++) cov[cross][i * n_stats + j] = dot(x, &f[j]);
+            }
         s->from = from, s->to = to;
         s->first = false;
         s->n_live = n;
@@ -795,6 +809,7 @@ static void run(spread *s, const snd_mid *want, int n_want) {
     snd_free(s->old_form);
     snd_free(s->cov[0]);
     snd_free(s->cov[1]);
+    m_map_free(&s->pairs);
     snd_free(s->pair);
     snd_free(s->pool);
 }
