@@ -171,6 +171,33 @@ static double kappa(double c) {
     return (sqrt(1 - c * c) + c * (PI - acos(c))) / PI;
 }
 
+static double pair_of(net *a, snd_mid x, snd_mid y) { // E x y in one row
+    return ldexp(snd_m_e2(a->t, x, y, 0), snd_m_exponent(a->t, x) + snd_m_exponent(a->t, y));
+}
+
+// Rectifiers of multiples, and their sums and products: with z of variance q, E relu(-2z)^2 = 2q, E relu(-2z) z = -q;
+// f = relu(z) + relu(-2z)/4 has E f^2 = (1 + 1/4) q/2, E f z = (1 - 1/2) q/2, E f relu(z) = q/2.
+static void multiples_and_sums_of_functions_of_one_variable(void **state) {
+    (void)state;
+    net a = open_net(2, 64, 64, 0.3);
+    for (int i = 0; i < 2; i++) { // a second layer of another size asks for the same functions
+        const double q = i ? 9 : 1;
+        const snd_mid z = snd_m_linear(a.t, a.x0, 64, 64, q / 64);
+        const snd_mid right = snd_m_unary(a.t, SND_GFN_RELU, z);
+        const snd_mid left = snd_m_unary(a.t, SND_GFN_RELU, snd_m_scale(a.t, z, -2));
+        const snd_mid f = snd_m_add(a.t, right, left, 1, 0.25), g = snd_m_sum(a.t, 1, &right, (double[]){2}, -1);
+        const snd_mid square = snd_m_mul(a.t, left, left);
+        CHECK_REL(q_of(&a, left), 2 * q, 1e-12);
+        CHECK_REL(pair_of(&a, left, z), -q, 1e-12);
+        CHECK_REL(q_of(&a, f), 1.25 * q / 2, 1e-12);
+        CHECK_REL(pair_of(&a, f, z), q / 4, 1e-12);
+        CHECK_REL(pair_of(&a, f, right), q / 2, 1e-12);
+        CHECK_REL(q_of(&a, g), 2 * q - 4 * sqrt(q / (2 * PI)) + 1, 1e-12);
+        CHECK_REL(snd_m_mean(a.t, square), 2 * q, 1e-12);
+    }
+    close_net(&a);
+}
+
 static void correlation_maps_match_the_reference_table(void **state) {
     (void)state;
     static const struct {
@@ -619,6 +646,7 @@ int main(void) {
         cmocka_unit_test(slopes_are_derivatives),
         cmocka_unit_test(pairs_match_a_double_integral),
         cmocka_unit_test(series_of_a_rectifier_meets_the_arc_cosine_kernel),
+        cmocka_unit_test(multiples_and_sums_of_functions_of_one_variable),
         cmocka_unit_test(correlation_maps_match_the_reference_table),
         cmocka_unit_test(scaled_residuals_have_the_closed_forms),
         cmocka_unit_test(growth_leaves_the_range_of_double),

@@ -914,8 +914,8 @@ static void number_of(m_node *v, snd_gfn fn, bool slope, double c, int k) {
 
 // fn (or its derivative) of x into node y.
 static void represent_unary(snd_moments *t, snd_mid y, snd_gfn fn, bool slope, snd_mid x) {
-    const bool shifted = NODE(x)->rep == REP_FUNC && NODE(x)->gauss && has_kink(fn) && snd_m_e1(t, x) != 0 &&
-                         t->atom[NODE(x)->atom].fresh;
+    const bool shifted = NODE(x)->rep == REP_FUNC && NODE(x)->gauss && has_kink(fn) &&
+                         fabs(snd_m_e1(t, x)) > 1e-12 * fabs(NODE(x)->scale) && t->atom[NODE(x)->atom].fresh;
     snd_mid from = x;
     if (!constant(NODE(x)) && (NODE(x)->rep != REP_FUNC || shifted)) {
         const int32_t atom = gaussian_of(t, x);
