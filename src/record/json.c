@@ -127,6 +127,7 @@ void snd_json_str(snd_json *j, const char *key, const char *s) {
 
 static void number(snd_json *j, double v) {
     char text[40];
+    if (v == 0) v = 0; // "-0" is an integer to many readers, and comes back without its sign
     if (!isfinite(v))
         snd_buf_put(j->b, "null");
     else if (j->digits == 9)
