@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 """The signal probe written plainly in PyTorch, as a notebook does it: for every wiring and depth build the net, draw He
 weights, run forward, send a random gradient back, note the output's mean square and the gradient's at the input.
-Prints one JSON line: seconds (import excluded), peak memory in MiB, and the numbers, to compare with sonde's."""
+Prints one JSON line: seconds (import excluded), peak memory in MiB, the BLAS in use, and the numbers, to compare with
+sonde's."""
 import json
 import math
+import os
+import re
 import resource
 import sys
 import time
@@ -36,6 +39,13 @@ class Net(torch.nn.Module):
         return self.norms[-1](x) if self.wiring == "pre" else x
 
 
+def blas():
+    """File of the BLAS that PyTorch runs on: Debian's alternatives decide, and it matters by a factor of ten."""
+    with open("/proc/self/maps", encoding="utf-8") as f:
+        names = {os.path.realpath(m.group(0)) for m in re.finditer(r"/\S*lib(open)?blas\S*\.so\S*", f.read())}
+    return ", ".join(sorted(names)) or "built in"
+
+
 start, out = time.perf_counter(), {}
 for wiring in ("plain", "residual", "pre", "post"):
     for depth in DEPTHS:
@@ -46,4 +56,5 @@ for wiring in ("plain", "residual", "pre", "post"):
         y.backward(torch.randn_like(y))
         out[f"{wiring}/{depth}"] = [float((y.detach() ** 2).mean()), float((x.grad**2).mean())]
 seconds = time.perf_counter() - start
-print(json.dumps({"seconds": seconds, "mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "numbers": out}))
+mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+print(json.dumps({"seconds": seconds, "mib": mib, "blas": blas(), "numbers": out}))
