@@ -371,6 +371,115 @@ static void weight_gradients_come_and_go(void **state) {
     net_destroy(&n);
 }
 
+// ---- plans that compute again, parameters in the slab ---------------------------------------------------------------
+
+enum { LEAN_L = 7, LEAN_KEEP = 4 * LEAN_L + 8 };
+
+// What a source was asked for.
+typedef struct counted {
+    snd_source inner;
+    int reads[64], acquired;
+} counted;
+
+static void counted_read(void *self, const snd_graph *g, int param, int64_t first, int64_t n, void *dst) {
+    counted *c = self;
+    c->reads[param]++;
+    c->inner.read(c->inner.self, g, param, first, n, dst);
+}
+static sonde_status counted_acquire(void *self, const snd_graph *g, int param, const void **data, int32_t *e) {
+    counted *c = self;
+    c->acquired++;
+    return c->inner.acquire(c->inner.self, g, param, data, e);
+}
+static void counted_release(void *self, const snd_graph *g, int param) {
+    counted *c = self;
+    c->inner.release(c->inner.self, g, param);
+}
+
+typedef struct lean {
+    size_t slab, params;
+    double flops;
+    int most_reads, acquired;
+    double stat[LEAN_KEEP][SND_ST_COUNT];
+    float dx[8 * 600];
+} lean;
+
+// Statistics of streams, parameters and all gradients, over one or two exits, and the gradient of the input as it is.
+static void run_lean(const deep *d, int exits, snd_plan_opts o, lean *r) {
+    net n = net_open(SND_F32);
+    snd_id x[LEAN_L + 1], keep[LEAN_KEEP + 1], wrt[2 * LEAN_L + 1], grad[2 * LEAN_L + 1];
+    build_deep(&n, d, x);
+    for (int l = 1; l < LEAN_L; l++) snd_g_boundary(n.g, x[l]);
+    net_output(&n, x[LEAN_L]);
+    int n_keep = 0, n_wrt = 0;
+    for (int l = 0; l < LEAN_L; l++) keep[n_keep++] = snd_g_stat(n.g, x[l], 0, SND_SM_BVAR);
+    for (int i = 0; i < snd_g_param_count(n.g) && n_wrt < 2 * LEAN_L; i++) wrt[n_wrt++] = snd_g_param_at(n.g, i);
+    for (int i = 0; i < 4; i++) keep[n_keep++] = snd_g_stat(n.g, wrt[i], 0, 0);
+    wrt[n_wrt] = x[0];
+    for (int e = 0; e < exits; e++) {
+        snd_g_grad(n.g, &x[LEAN_L - 3 * e], n.dy, 1, wrt, n_wrt + 1, grad);
+        for (int i = 0; i < n_wrt && n_keep < LEAN_KEEP; i++)
+            if (grad[i]) keep[n_keep++] = snd_g_stat(n.g, grad[i], 0, 0);
+    }
+    keep[n_keep] = grad[n_wrt]; // of the last exit
+    (void)snd_g_fuse(n.g, keep, n_keep + 1);
+    CHECK_OK(snd_plan_make_by(n.arena, n.g, keep, n_keep + 1, &o, &n.plan));
+    assert_true(snd_plan_ok(n.plan));
+    counted c = {0};
+    CHECK_OK(snd_source_drawn(n.g, 3, 1, &c.inner));
+    n.src = (snd_source){.self = &c, .read = counted_read, .acquire = counted_acquire, .release = counted_release};
+    CHECK_OK(snd_exec_create(n.g, n.plan, &n.src, &(snd_exec_opts){.threads = 2, .seed = 4}, &n.exec));
+    set_inputs(&n, 1);
+    for (int again = 0; again < 2; again++) CHECK_OK(snd_exec_run(n.exec));
+    *r = (lean){snd_plan_bytes(n.plan), snd_plan_param_bytes(n.plan), .flops = snd_plan_flops(n.plan)};
+    for (int i = 0; i < n_keep; i++) memcpy(r->stat[i], snd_exec_raw(n.exec, keep[i], NULL), sizeof r->stat[i]);
+    memcpy(r->dx, snd_exec_raw(n.exec, keep[n_keep], NULL), (size_t)(d->rows * d->width) * sizeof(float));
+    r->acquired = c.acquired;
+    for (int i = 0; i < 64; i++) r->most_reads = c.reads[i] > r->most_reads ? c.reads[i] : r->most_reads;
+    snd_source_close(&c.inner);
+    net_destroy(&n);
+}
+
+static lean full, leaner;
+
+static void lean_plans_give_the_same_bits(void **state) {
+    (void)state;
+    for (int style = ONE_MATRIX; style <= POST_NORM; style++) {
+        for (int exits = 1; exits <= 2; exits++) {
+            const deep d = {style, LEAN_L, 5, 33, style != PRE_NORM, false};
+            run_lean(&d, exits, (snd_plan_opts){0}, &full);
+            for (int again = 0; again < 2; again++) {
+                for (int params = SND_PARAMS_SOURCE; params <= SND_PARAMS_USE; params++) {
+                    run_lean(&d, exits, (snd_plan_opts){again, params}, &leaner);
+                    assert_memory_equal(full.stat, leaner.stat, sizeof full.stat);
+                    assert_memory_equal(full.dx, leaner.dx, sizeof full.dx);
+                    assert_int_equal(leaner.acquired == 0, params != SND_PARAMS_SOURCE);
+                    assert_int_equal(leaner.params == 0, params != SND_PARAMS_SOURCE);
+                    if (params == SND_PARAMS_SEGMENT) // two runs: once forward, once per exit backward
+                        assert_in_range(leaner.most_reads, 1, 2 * (1 + exits));
+                    assert_int_equal(leaner.flops > full.flops, again);
+                }
+            }
+        }
+    }
+}
+
+// Streams alone survive the forward pass; one layer's values, weights and gradients come on top.
+static void lean_plans_are_small(void **state) {
+    (void)state;
+    enum { R = 8, D = 600, MATRIX = D * D * 4, STREAM = R * D * 4 };
+    for (int style = TWO_MATRIX; style <= POST_NORM; style++) {
+        const deep d = {style, LEAN_L, R, D, false, false};
+        run_lean(&d, 1, (snd_plan_opts){0}, &full);
+        run_lean(&d, 1, (snd_plan_opts){true, SND_PARAMS_SEGMENT}, &leaner);
+        assert_memory_equal(full.stat, leaner.stat, sizeof full.stat);
+        assert_true(leaner.slab < 3 * MATRIX + (LEAN_L + 10) * STREAM);
+        assert_true(leaner.slab + (LEAN_L - 2) * STREAM < full.slab + 3 * MATRIX);
+        run_lean(&d, 1, (snd_plan_opts){true, SND_PARAMS_USE}, &leaner);
+        assert_true(leaner.slab < 2 * MATRIX + (LEAN_L + 10) * STREAM);
+    }
+}
+
 // ---- executor -------------------------------------------------------------------------------------------------------
 
 static void threads_give_the_same_bits(void **state) {
@@ -389,18 +498,22 @@ static void threads_give_the_same_bits(void **state) {
 static void sources_agree(void **state) {
     (void)state;
     net n = net_open(SND_F32);
-    const snd_init inits[] = {
-        {SND_INIT_CONST, 2, 0.5}, {SND_INIT_NORMAL, 2, 1.5}, {SND_INIT_TRUNC, 1, 1}, {SND_INIT_UNIFORM, 3, 0.5}};
-    snd_id p[4];
-    for (int i = 0; i < 4; i++) {
+    const snd_init inits[] = {{SND_INIT_CONST, 2, 0.5},
+                              {SND_INIT_NORMAL, 2, 1.5},
+                              {SND_INIT_TRUNC, 1, 1},
+                              {SND_INIT_UNIFORM, 3, 0.5},
+                              {SND_INIT_LAST, 2, 0.5}};
+    snd_id p[5];
+    for (int i = 0; i < 5; i++) {
         char name[8];
         snprintf(name, sizeof name, "p%d", i);
         p[i] = snd_g_param(n.g, name, SND_SHAPE(4000), &inits[i]);
     }
-    snd_source a, b;
+    snd_source a, b, fresh;
+    CHECK_OK(snd_source_drawn(n.g, 9, 1, &fresh));
     CHECK_OK(snd_source_drawn(n.g, 9, 1, &a));
     CHECK_OK(snd_source_resident(n.g, 9, 2, &b));
-    for (int i = 3; i >= 0; i--) {
+    for (int i = 4; i >= 0; i--) {
         const void *x, *y;
         int32_t e;
         CHECK_OK(a.acquire(a.self, n.g, i, &x, &e));
@@ -413,17 +526,25 @@ static void sources_agree(void **state) {
             mean += v / 4000;
             top = fmax(top, fabs(v));
         }
-        const double want_q[] = {1, 9, 0.7737, 0.75},
-                     want_top[] = {1, 20, 2, 1.5}; // trunc: 1 - 4 phi(2)/(2 Phi(2) - 1)
+        const double want_q[] = {1, 9, 0.7737, 0.75, 1.0 / 4000},
+                     want_top[] = {1, 20, 2, 1.5, 1}; // trunc: 1 - 4 phi(2)/(2 Phi(2) - 1)
         CHECK_REL(q, want_q[i], 0.1);
         CHECK_CLOSE(mean, i == 0 ? 1 : 0, 0.15);
         assert_true(top <= want_top[i]);
+        float piece[700];
+        for (int64_t first = 0; first < 4000; first += 691) { // on any word of a block, before and after it is held
+            const int64_t m = 4000 - first < 700 ? 4000 - first : 700;
+            fresh.read(fresh.self, n.g, i, first, m, piece);
+            assert_memory_equal(piece, (const float *)x + first, (size_t)m * sizeof *piece);
+            b.read(b.self, n.g, i, first, m, piece);
+            assert_memory_equal(piece, (const float *)x + first, (size_t)m * sizeof *piece);
+        }
         a.release(a.self, n.g, i);
         b.release(b.self, n.g, i);
     }
     void *data;
     CHECK_OK(snd_source_data(&b, n.g, snd_g_value(n.g, p[1])->param, &data));
-    CHECK_STATUS(snd_source_data(&a, n.g, 0, &data), SONDE_EUNSUPPORTED);
+    snd_source_close(&fresh);
     snd_source_close(&a);
     snd_source_close(&b);
     net_destroy(&n);
@@ -1020,6 +1141,8 @@ int main(void) {
         cmocka_unit_test(places_do_not_matter),
         cmocka_unit_test(deep_plans_are_small),
         cmocka_unit_test(weight_gradients_come_and_go),
+        cmocka_unit_test(lean_plans_give_the_same_bits),
+        cmocka_unit_test(lean_plans_are_small),
         cmocka_unit_test(threads_give_the_same_bits),
         cmocka_unit_test(sources_agree),
         cmocka_unit_test(missing_input_and_stop),

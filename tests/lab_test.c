@@ -1,6 +1,6 @@
 // The lab: a depth sweep is the same nets as single depths; seeds and threads; bands hold the mean; time limits; the
 // closed forms of the lecture within their bands; the one-matrix net's growth.
-#include "lab/lab.h"
+#include "lab/probe.h"
 
 #include "check.h"
 
@@ -235,12 +235,87 @@ static void what_cannot_be_is_refused(void **state) {
     snd_arena_destroy(e.a);
 }
 
+// A probe under ever smaller limits: every way to fit is taken, and not one bit of a result changes.
+static void limits_change_no_number(void **state) {
+    (void)state;
+    static const char *const wirings[] = {"pre", "post", "hyper-connections", "denseformer", "admin"};
+    bool seen[2][3] = {{false}};
+    for (size_t k = 0; k < sizeof wirings / sizeof *wirings; k++) {
+        const env e = start();
+        const char *over[] = {"width=256", "layers=12", "inputs=20", "outputs=4"};
+        const snd_spec *spec = load(&e, wirings[k], over, 4);
+        const int depth = 12;
+        double *want = NULL;
+        size_t limit = 0, need = 0;
+        while (need <= limit) {
+            const snd_probe_opts o = {.rows = 24,
+                                      .dtype = SND_F32,
+                                      .scale = 1,
+                                      .loss = true,
+                                      .backward = true,
+                                      .params = true,
+                                      .exits = &depth,
+                                      .n_exits = 1,
+                                      .threads = 2,
+                                      .max_memory = limit};
+            snd_arena *a = snd_arena_create();
+            snd_probe *p;
+            CHECK_OK(snd_probe_make(a, spec, &o, &p));
+            need = snd_probe_bytes(p);
+            if (!limit || need <= limit) {
+                double *got = snd_arena_array(e.a, (size_t)p->n_cells, sizeof *got);
+                CHECK_OK(snd_probe_run(p, 7, 1, got, NULL, NULL));
+                if (want) assert_memory_equal(got, want, (size_t)p->n_cells * sizeof *got);
+                want = got;
+                seen[p->way.again][p->way.params] = true;
+                limit = need - 65536;
+                need = 0;
+            }
+            snd_arena_destroy(a);
+        }
+        snd_arena_destroy(e.a);
+    }
+    assert_true(seen[false][SND_PARAMS_SOURCE] && seen[false][SND_PARAMS_SEGMENT] && seen[true][SND_PARAMS_SEGMENT] &&
+                seen[true][SND_PARAMS_USE]);
+}
+
+typedef struct heard {
+    int64_t calls, last, total;
+} heard;
+static void hear(void *ctx, const char *what, int64_t done, int64_t total) {
+    heard *h = ctx;
+    (void)what;
+    assert_true((done == 0 || done >= h->last) && done <= total); // 0: a stage begins
+    *h = (heard){h->calls + 1, done, total};
+}
+
+static void progress_and_limits_are_told(void **state) {
+    (void)state;
+    const env e = start();
+    const char *over[] = {"width=256", "layers=8"};
+    heard h = {0};
+    snd_measure_opts o = {
+        .rows = 4, .seeds = 1, .bands = SND_BANDS_NONE, .max_memory = (size_t)1 << 20, .progress = hear, .ctx = &h};
+    CHECK_STATUS(snd_lab_measure(e.r, load(&e, "pre", over, 2), "small", &o), SONDE_EUSAGE);
+    assert_non_null(strstr(sonde_error_message(), "--max-memory is 1 MiB; one run needs "));
+    o.max_memory = (size_t)64 << 20;
+    CHECK_OK(snd_lab_measure(e.r, load(&e, "pre", over, 2), "free", &o));
+    assert_int_equal(h.last, h.total);
+    assert_true(h.calls > 50); // within one seed
+    assert_non_null(strstr(e.r->notes[0], "all weights in memory"));
+    o.max_memory = (size_t)36 << 20; // 4 MiB of weights do not fit beside the program
+    CHECK_OK(snd_lab_measure(e.r, load(&e, "pre", over, 2), "tight", &o));
+    assert_non_null(strstr(e.r->notes[1], "a layer's weights in memory at a time"));
+    snd_arena_destroy(e.a);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sweep_equals_single_depths), cmocka_unit_test(threads_change_no_bit),
-        cmocka_unit_test(bands_hold_the_means),       cmocka_unit_test(one_matrix_growth),
-        cmocka_unit_test(nothing_overflows),          cmocka_unit_test(a_time_limit_is_kept),
-        cmocka_unit_test(what_cannot_be_is_refused),  cmocka_unit_test(theory_holds_at_every_scale),
-        cmocka_unit_test(what_is_no_number)};
+        cmocka_unit_test(sweep_equals_single_depths),  cmocka_unit_test(threads_change_no_bit),
+        cmocka_unit_test(bands_hold_the_means),        cmocka_unit_test(one_matrix_growth),
+        cmocka_unit_test(nothing_overflows),           cmocka_unit_test(a_time_limit_is_kept),
+        cmocka_unit_test(what_cannot_be_is_refused),   cmocka_unit_test(theory_holds_at_every_scale),
+        cmocka_unit_test(what_is_no_number),           cmocka_unit_test(limits_change_no_number),
+        cmocka_unit_test(progress_and_limits_are_told)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,8 +39,8 @@ sonde_status snd_exec_create(const snd_graph *g, const snd_plan *p, snd_source *
         snd_exec_destroy(x);
         SND_FAIL(SONDE_ENOMEM, "no memory for the values of a run (%zu bytes)", bytes);
     }
-    for (snd_id v = 1; v < p->n_values; v++) {
-        if (p->root[v] == v && p->offset[v] >= 0) x->v[v].p = x->slab + p->offset[v];
+    for (int i = 1; i < p->n_lives; i++) { // the others get their places step by step
+        if (g->values[p->life[i].v]->role == SND_R_INPUT) x->v[p->life[i].v].p = x->slab + p->life[i].offset;
     }
     *out = x;
     return SONDE_OK;
@@ -123,33 +123,54 @@ static const snd_value *param_behind(const snd_exec *x, snd_id v) {
 }
 
 static void release_params(snd_exec *x, const snd_node *n, int n_in) {
+    if (x->p->o.params != SND_PARAMS_SOURCE) return;
     for (int k = 0; k < n_in; k++) {
         const snd_value *val = param_behind(x, n->in[k]);
         if (val && x->src->release) x->src->release(x->src->self, x->g, val->param);
     }
 }
 
+static sonde_status acquire(snd_exec *x, snd_id root, snd_rv *out) {
+    const void *data = NULL;
+    *out = (snd_rv){.p = x->v[root].p, .amax = -1};
+    if (x->p->o.params != SND_PARAMS_SOURCE) return SONDE_OK; // loaded, or read in pieces
+    SND_TRY(x->src->acquire(x->src->self, x->g, snd_g_value(x->g, root)->param, &data, &out->e));
+    // Ops never write to their inputs (in-place results need a node's value), so const may go.
+    out->p = (void *)(uintptr_t)data;
+    return SONDE_OK;
+}
+
 static sonde_status acquire_params(snd_exec *x, const snd_node *n) {
     for (int k = 0; k < n->n_in; k++) {
-        const snd_value *val = param_behind(x, n->in[k]);
-        if (!val) continue;
-        const void *data = NULL;
-        int32_t e = 0;
-        const sonde_status s = x->src->acquire(x->src->self, x->g, val->param, &data, &e);
+        if (!param_behind(x, n->in[k])) continue;
+        snd_rv here;
+        const sonde_status s = acquire(x, x->p->root[n->in[k]], &here);
         if (s != SONDE_OK) {
             release_params(x, n, k);
             return s;
         }
-        // Ops never write to their inputs (in-place results need a node's value), so const may go.
-        x->v[n->in[k]] = (snd_rv){.p = (void *)(uintptr_t)data, .e = e, .amax = -1};
+        x->v[n->in[k]] = here;
     }
     return SONDE_OK;
 }
 
-static sonde_status run_node(snd_exec *x, int index) {
+// Parameters that the plan keeps in the slab from here on.
+static void load_params(snd_exec *x, int pos) {
+    for (int i = x->p->first_load[pos]; i < x->p->first_load[pos + 1]; i++) {
+        const snd_load *l = &x->p->loads[i];
+        const snd_value *val = snd_g_value(x->g, l->v);
+        x->v[l->v] = (snd_rv){.p = l->offset < 0 ? NULL : x->slab + l->offset, .amax = -1};
+        if (l->offset >= 0) x->src->read(x->src->self, x->g, val->param, 0, snd_shape_size(val->shape), x->v[l->v].p);
+    }
+}
+
+static sonde_status run_node(snd_exec *x, int pos) {
+    const int index = x->p->order[pos];
     const snd_node *n = snd_g_node(x->g, index);
-    if (x->p->view[index] && param_behind(x, n->in[0])) return SONDE_OK; // its readers acquire the parameter
+    load_params(x, pos);
     SND_TRY(acquire_params(x, n));
+    for (int k = 0; k < n->n_out && !x->p->view[index]; k++)
+        x->v[n->out[k]] = (snd_rv){.p = x->slab + x->p->place[pos][k], .amax = -1};
     snd_oprun r = {.g = x->g,
                    .n = n,
                    .index = index,
@@ -157,6 +178,7 @@ static sonde_status run_node(snd_exec *x, int index) {
                    .t = x->g->dtype,
                    .threads = x->o.threads,
                    .seed = x->o.seed,
+                   .src = x->src,
                    .scratch = x->slab + x->p->scratch_at};
     if (x->p->view[index])
         x->v[n->out[0]] = x->v[n->in[0]];
@@ -172,7 +194,7 @@ sonde_status snd_exec_run(snd_exec *x) {
     const int n = x->p->n_order;
     for (int pos = 0; pos < n; pos++) {
         SND_FAIL_IF(x->o.stop && x->o.stop->flag, SONDE_EINTERRUPTED, "stopped after %d of %d operations", pos, n);
-        SND_TRY(run_node(x, x->p->order[pos]));
+        SND_TRY(run_node(x, pos));
         if (x->o.progress) x->o.progress(x->o.ctx, pos + 1, n);
     }
     x->ran = true;

@@ -13,6 +13,7 @@ enum { MAX_FUSED_IN = 8 };
 typedef struct fuser {
     snd_graph *g;
     int32_t *uses; // by value: reading nodes, names and keeps
+    bool *ends;    // by value: a boundary between two segments
 } fuser;
 
 static void count_uses(fuser *f, const snd_id *keep, int n_keep) {
@@ -22,6 +23,7 @@ static void count_uses(fuser *f, const snd_id *keep, int n_keep) {
     }
     for (int i = 0; i < n_keep; i++) f->uses[keep[i]]++;
     for (int i = 0; i < g->n_names; i++) f->uses[g->names[i].v]++;
+    for (int i = 0; i < g->n_ends; i++) f->ends[g->ends[i]] = true;
 }
 
 static bool others_are_leaves(const snd_graph *g, const snd_node *n, int port) {
@@ -68,7 +70,7 @@ static bool try_row(fuser *f, const snd_fusion *row, int second, int port) {
     if (!v || v->role != SND_R_NODE || v->out_index != 0) return false;
     const snd_node *a = g->nodes[v->node];
     if (a->op != row->first || b->op != row->second || !others_are_leaves(g, b, port)) return false;
-    if (!row->keeps_middle && f->uses[mid] != 1) return false;
+    if (f->ends[mid] || (!row->keeps_middle && f->uses[mid] != 1)) return false;
     if (!row->fits(g, a, b, port)) return false;
     if (!replace(f, row, v->node, second, port)) return false;
     f->uses[mid]--;
@@ -86,16 +88,19 @@ static bool fuse_node(fuser *f, int i) {
 
 int snd_g_fuse(snd_graph *g, const snd_id *keep, int n_keep) {
     if (g->status != SONDE_OK || g->n_values == 0) return 0;
-    fuser f = {.g = g, .uses = snd_calloc((size_t)g->n_values, sizeof *f.uses)};
-    if (!f.uses) {
-        snd_g_fail(g, SONDE_ENOMEM, "no memory for fusing %d nodes", g->n_nodes);
-        return 0;
-    }
-    count_uses(&f, keep, n_keep);
+    fuser f = {.g = g,
+               .uses = snd_calloc((size_t)g->n_values, sizeof *f.uses),
+               .ends = snd_calloc((size_t)g->n_values, sizeof *f.ends)};
     int n = 0;
-    for (int i = 0; i < g->n_nodes && g->status == SONDE_OK; i++) {
-        while (g->nodes[i] && fuse_node(&f, i)) n++;
+    if (f.uses && f.ends) {
+        count_uses(&f, keep, n_keep);
+        for (int i = 0; i < g->n_nodes && g->status == SONDE_OK; i++) {
+            while (g->nodes[i] && fuse_node(&f, i)) n++;
+        }
+    } else {
+        snd_g_fail(g, SONDE_ENOMEM, "no memory for fusing %d nodes", g->n_nodes);
     }
     snd_free(f.uses);
+    snd_free(f.ends);
     return n;
 }

@@ -81,7 +81,10 @@ void snd_g_grad(snd_graph *g, const snd_id *y, const snd_id *dy, int n, const sn
     snd_id *din = snd_calloc((size_t)width, sizeof *din);
     if (w.dep && w.adj && need && din) {
         mark_dependent(&w, wrt, n_wrt);
-        for (int i = 0; i < n; i++) accumulate(&w, y[i], dy[i]);
+        for (int i = 0; i < n; i++) {
+            accumulate(&w, y[i], dy[i]);
+            snd_graph_seed(g, dy[i]);
+        }
         for (int i = w.n_nodes - 1; i >= 0 && g->status == SONDE_OK; i--) {
             if (g->nodes[i]) step(&w, g->nodes[i], need, din);
         }

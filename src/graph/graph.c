@@ -206,6 +206,22 @@ snd_id snd_g_op(snd_graph *g, int op, const snd_id *in, int n_in, const snd_attr
     return n->out[0];
 }
 
+void snd_g_boundary(snd_graph *g, snd_id v) {
+    if (g->status != SONDE_OK || v == 0) return;
+    if (grow(g, (void **)&g->ends, g->n_ends, &g->cap_ends, sizeof *g->ends))
+        g->ends[g->n_ends++] = v;
+    else
+        out_of_memory(g);
+}
+
+void snd_graph_seed(snd_graph *g, snd_id dy) {
+    if (g->status != SONDE_OK || dy == 0) return;
+    if (grow(g, (void **)&g->seeds, g->n_seeds, &g->cap_seeds, sizeof *g->seeds))
+        g->seeds[g->n_seeds++] = dy;
+    else
+        out_of_memory(g);
+}
+
 // ---- names ----------------------------------------------------------------------------------------------------------
 
 static int32_t *slot_of(const snd_graph *g, const char *name) {

@@ -47,6 +47,7 @@ typedef struct snd_node {
 } snd_node;
 
 typedef struct snd_graph snd_graph;
+typedef struct snd_source snd_source;
 #include "graph/op.h"        // what an op is, and what ops may use
 
 snd_graph *snd_graph_create(snd_arena *a, snd_dtype dtype);   // NULL: out of memory
@@ -63,6 +64,10 @@ snd_id snd_g_state(snd_graph *g, const char *name, snd_shape s, const snd_init *
 /// Generic node; shapes of the outputs come from the op's shape rule. out[] gets n_out ids.
 snd_id snd_g_op(snd_graph *g, int op, const snd_id *in, int n_in, const snd_attr *attr, snd_id *out /* may be NULL */);
 void snd_g_name(snd_graph *g, snd_id v, const char *name);    // adds a name (tap); a value may have several
+/// v is the stream between two layers. The nodes up to the last one of these and after the one before form a segment, the
+/// unit in which a plan drops values and computes them again; fusion keeps what lies on both sides apart. In running
+/// order; of several streams the one made last.
+void snd_g_boundary(snd_graph *g, snd_id v);
 snd_id snd_g_find(const snd_graph *g, const char *name);      // by any of its names; 0: none
 const snd_value *snd_g_value(const snd_graph *g, snd_id v);
 int snd_g_value_count(const snd_graph *g);                    // ids are 1..count
@@ -86,10 +91,24 @@ void snd_g_dump(const snd_graph *g, snd_buf *b);              // one line a node
 
 // ---- plan: which nodes run, in which order, and where values live ---------------------------------------------------
 typedef struct snd_plan snd_plan;
+// How a plan trades time for memory. The numbers computed are the same bits whatever is chosen.
+//   again   values that only the backward pass still needs are dropped at the end of their segment (snd_g_boundary) and
+//           computed again when the backward pass comes to it; the last segment's stay. Costs up to one forward pass.
+//   params  SOURCE: the source holds them (snd_plan_param_bytes). SEGMENT: they live in the plan's slab, drawn at their
+//           first use in a segment and gone after the last; once in the forward pass, once for the recomputed segment
+//           and its backward pass. USE: drawn for each use. Huge ones are read in pieces by ops that can.
+typedef struct snd_plan_opts {
+    bool again;
+    enum { SND_PARAMS_SOURCE, SND_PARAMS_SEGMENT, SND_PARAMS_USE } params;
+} snd_plan_opts;
 /// Everything that `keep` values need (others are dropped). Kept values stay readable after the run.
 sonde_status snd_plan_make(snd_arena *a, const snd_graph *g, const snd_id *keep, int n_keep, snd_plan **out) SONDE_MUST_CHECK;
-size_t snd_plan_bytes(const snd_plan *p);                     // the activations' slab
-size_t snd_plan_param_bytes(const snd_plan *p);
+sonde_status snd_plan_make_by(snd_arena *a, const snd_graph *g, const snd_id *keep, int n_keep, const snd_plan_opts *o,
+                              snd_plan **out) SONDE_MUST_CHECK;
+size_t snd_plan_bytes(const snd_plan *p);                     // the slab: activations, and parameters that it holds
+size_t snd_plan_param_bytes(const snd_plan *p);               // what the source has to hold
+double snd_plan_flops(const snd_plan *p);                     // nominal, by the ops' own counts; what runs twice counts twice
+double snd_plan_share(const snd_plan *p, int done);           // of the expected time, after so many operations: 0 to 1
 void snd_plan_print(const snd_plan *p, snd_buf *b);
 bool snd_plan_ok(const snd_plan *p);                          // no two live values overlap
 void snd_plan_check(const snd_plan *p);                       // asserts that
@@ -97,15 +116,18 @@ void snd_plan_check(const snd_plan *p);                       // asserts that
 // ---- parameter sources ----------------------------------------------------------------------------------------------
 // The executor acquires a parameter before its use and releases it after. `drawn` makes it from (seed, name) at any time,
 // `resident` keeps one copy of each (drawn at first use, or filled by the caller). `mapped` will read a file.
-typedef struct snd_source {
+// read() copies n elements from the first-th on, in the parameter's type, to a place of the caller's, and keeps nothing:
+// how plans with parameters in their slab, and ops that need a few rows of a huge matrix, come by them.
+struct snd_source {
     void *self;
+    void (*read)(void *self, const snd_graph *g, int param, int64_t first, int64_t n, void *dst);
     sonde_status (*acquire)(void *self, const snd_graph *g, int param, const void **data, int32_t *e);
     void (*release)(void *self, const snd_graph *g, int param);
     void (*destroy)(void *self);
-} snd_source;
+};
 sonde_status snd_source_drawn(const snd_graph *g, uint64_t seed, int threads, snd_source *out) SONDE_MUST_CHECK;
 sonde_status snd_source_resident(const snd_graph *g, uint64_t seed, int threads, snd_source *out) SONDE_MUST_CHECK;
-/// resident only: the writable copy of a parameter (draws it unless filled before).
+/// The writable copy of a parameter (draws it unless filled before), which stays from then on.
 sonde_status snd_source_data(snd_source *s, const snd_graph *g, int param, void **data) SONDE_MUST_CHECK;
 void snd_source_close(snd_source *s);
 
@@ -114,7 +136,7 @@ typedef struct snd_exec snd_exec;
 typedef struct snd_exec_opts {
     int threads;               // 0: all
     uint64_t seed;             // for ops that draw (integrated linear maps)
-    void (*progress)(void *ctx, int done, int total); void *ctx;
+    void (*progress)(void *ctx, int done, int total); void *ctx;    // after every operation
     const snd_stop *stop;
 } snd_exec_opts;
 sonde_status snd_exec_create(const snd_graph *g, const snd_plan *p, snd_source *src, const snd_exec_opts *o, snd_exec **out) SONDE_MUST_CHECK;

@@ -18,20 +18,55 @@ struct snd_graph {
     snd_param *params; int n_params, cap_params;
     snd_tapname *names; int n_names, cap_names;
     int32_t *slots; int n_slots;                       // open addressing: index into names + 1
+    snd_id *ends; int n_ends, cap_ends;                // boundaries, as they were named
+    snd_id *seeds; int n_seeds, cap_seeds;             // upstream gradients: what depends on them is the backward pass
 };
 
+/// Remembers an upstream gradient.
+void snd_graph_seed(snd_graph *g, snd_id dy);
+
+// What is to be computed, as steps in a valid order: a node stands there twice when a plan computes it again. What steps
+// read and make are instances of values; a view's instance has the buffer of another one. Heap memory.
+typedef struct snd_step { int32_t node, in, out; bool again; } snd_step;       // in, out: places in `arg`
+typedef struct snd_inst {
+    snd_id v;
+    int32_t root, maker;          // the instance whose buffer it is; the step that makes it, -1: none
+    int32_t before;               // parameters: the one of an earlier visit, 0: none; they are never there together
+    bool whole;                   // parameters: some reader needs all of it in memory
+} snd_inst;
+typedef struct snd_sequence {
+    snd_step *step; int64_t n, cap;
+    int32_t *arg; int64_t n_args, cap_args;       // instances; 0: none
+    snd_inst *inst; int64_t n_inst, cap_inst;     // from 1
+} snd_sequence;
+/// Fills q (to be freed by the caller) from the plan's root, view and keep. False: out of memory.
+bool snd_sequence_make(const snd_plan *p, const bool *needed, snd_sequence *q);
+void snd_sequence_free(snd_sequence *q);
+
 // The slab:   | large values, reused | small values, reused | scratch |
-// A value is live from `birth` (position of its producer in `order`, -1 for inputs) to `death` (position of its last
-// reader; n_order for kept ones). Values of one buffer (views, results placed on an operand) share offset.
+// One stay of a value in it, from `birth` (position of its producer in `order`, -1 for inputs) to `death` (position of its
+// last reader; n_order for kept ones). Values of one buffer (views, results placed on an operand) share offset.
+typedef struct snd_life {
+    snd_id v;
+    int32_t birth, death;
+    size_t size;
+    int64_t offset;               // -1: none (views; parameters that the source holds, or that are read in pieces)
+} snd_life;
+typedef struct snd_load { snd_id v; int64_t offset; } snd_load;    // a parameter to be put there; -1: it is read in pieces
+
 struct snd_plan {
     const snd_graph *g;
-    int32_t *order; int n_order;
+    snd_plan_opts o;
+    int32_t *order; int n_order;  // nodes
+    int64_t (*place)[SND_MAX_OUT]; // by position and output; -1: a view
+    snd_load *loads;              // before position i: loads[first_load[i]] .. loads[first_load[i + 1] - 1]
+    int32_t *first_load;
+    snd_life *life; int n_lives;
     snd_id *root;                 // by value: the value whose buffer it is (itself unless a view), 0: not in the plan
-    int64_t *offset;              // by root value: place in the slab, -1: none (parameters)
-    int32_t *birth, *death;       // by root value
-    size_t *size;                 // by root value, bytes
     bool *keep;                   // by value
     bool *view;                   // by node: runs as a view
+    double *work;                 // before position i, in the time of a floating-point operation; see plan.c
+    double flops;
     size_t bytes, scratch_at, param_bytes;
     int n_values;                 // when the plan was made
 };

@@ -18,6 +18,7 @@ typedef struct snd_oprun {         // one execution of one node
     snd_dtype t;                 // the graph's type
     int threads;
     uint64_t seed;
+    const snd_source *src;       // for parameters that are read in pieces
     void *scratch;               // as many bytes as the op's scratch() asked for, 64-byte aligned
 } snd_oprun;
 
@@ -47,6 +48,8 @@ typedef struct snd_op_info {
     unsigned (*inplace)(const snd_graph *g, const snd_node *n);
     size_t (*scratch)(const snd_graph *g, const snd_node *n);       // bytes; NULL: none
     void (*cost)(const snd_graph *g, const snd_node *n, double *flops, double *bytes);
+    /// Inputs (bit mask) that the op reads in pieces by snd_param_read when they are parameters; NULL: none.
+    unsigned (*pieces)(const snd_graph *g, const snd_node *n);
     bool view;                   // output 0 is input 0's buffer
     const snd_op_case *cases;
     int n_cases;
@@ -74,6 +77,8 @@ static inline snd_rv *snd_in(const snd_oprun *r, int k) { return r->n->in[k] ? &
 static inline snd_rv *snd_out(const snd_oprun *r, int k) { return &r->v[r->n->out[k]]; }
 snd_shape snd_in_shape(const snd_oprun *r, int k);
 snd_shape snd_out_shape(const snd_oprun *r, int k);
+/// Elements first .. first+n-1 of input k, a parameter that may or may not be in memory: where they are, or a copy in tmp.
+const void *snd_param_read(const snd_oprun *r, int k, int64_t first, int64_t n, void *tmp);
 /// Largest absolute value of input k's buffer, computed once per run.
 double snd_in_amax(const snd_oprun *r, int k);
 double snd_rv_amax(const snd_oprun *r, snd_rv *v, int64_t n);

@@ -36,6 +36,16 @@ snd_shape snd_out_shape(const snd_oprun *r, int k) {
     return r->g->values[r->n->out[k]]->shape;
 }
 
+const void *snd_param_read(const snd_oprun *r, int k, int64_t first, int64_t n, void *tmp) {
+    const snd_value *v = r->g->values[r->n->in[k]];
+    const char *all = snd_in(r, k)->p;
+    while (v->role == SND_R_NODE) v = r->g->values[r->g->nodes[v->node]->in[0]]; // views
+    if (all) return all + (size_t)first * snd_dtype_size(v->dtype);
+    assert(r->src && r->src->read);
+    r->src->read(r->src->self, r->g, v->param, first, n, tmp);
+    return tmp;
+}
+
 void snd_rows(snd_shape s, int64_t *rows, int64_t *cols) {
     *cols = s.nd > 0 ? s.dim[s.nd - 1] : 1;
     *rows = 1;

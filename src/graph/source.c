@@ -1,7 +1,7 @@
 // Where parameters come from. `drawn` makes a parameter from (seed, its name) whenever it is asked for and keeps a
 // bounded number of bytes of them around; `resident` keeps one copy of each.
 // Invariant: both give the same numbers for the same seed, whatever was drawn before. One source serves one executor at
-// a time; a pointer from acquire stays valid until the matching release.
+// a time; a pointer from acquire stays valid until the matching release. What snd_source_data gave out is never dropped.
 #include "graph/graph_impl.h"
 
 #include <assert.h>
@@ -20,7 +20,7 @@ typedef struct slot {
 typedef struct source {
     uint64_t seed;
     int threads, n;
-    bool drops;
+    bool drops, slab_tried;
     size_t bytes;
     int64_t clock;
     slot *slots;         // by parameter
@@ -33,23 +33,36 @@ static size_t param_bytes(const snd_graph *g, int param) {
     return (size_t)snd_shape_size(v->shape) * snd_dtype_size(v->dtype);
 }
 
-static void draw(const source *s, const snd_graph *g, int param, void *data) {
+// Elements first .. first+n-1 into data.
+static void draw(const source *s, const snd_graph *g, int param, int64_t first, int64_t n, void *data) {
     const snd_value *v = snd_g_value(g, snd_g_param_at(g, param));
     const snd_init *init = snd_g_param_init(g, param);
-    const int64_t n = snd_shape_size(v->shape);
+    const int64_t last = snd_shape_size(v->shape) - 1;
     const double a = init->a * init->factor;
     const snd_key key = snd_key_make(s->seed, v->name);
+    const uint64_t at = (uint64_t)first;
     switch (init->kind) {
     case SND_INIT_CONST: snd_k_fill_const(s->threads, v->dtype, n, a, data); return;
-    case SND_INIT_NORMAL: snd_k_fill_normal(s->threads, v->dtype, key, 0, n, a, data); return;
-    case SND_INIT_TRUNC: snd_k_fill_trunc(s->threads, v->dtype, key, 0, n, a, data); return;
-    case SND_INIT_UNIFORM: snd_k_fill_uniform(s->threads, v->dtype, key, 0, n, -a, a, data); return;
+    case SND_INIT_NORMAL: snd_k_fill_normal(s->threads, v->dtype, key, at, n, a, data); return;
+    case SND_INIT_TRUNC: snd_k_fill_trunc(s->threads, v->dtype, key, at, n, a, data); return;
+    case SND_INIT_UNIFORM: snd_k_fill_uniform(s->threads, v->dtype, key, at, n, -a, a, data); return;
     case SND_INIT_NONE: snd_k_fill_const(s->threads, v->dtype, n, 0, data); return;
     case SND_INIT_LAST:
         snd_k_fill_const(s->threads, v->dtype, n, 0, data);
-        snd_k_fill_const(1, v->dtype, 1, a, (char *)data + (size_t)(n - 1) * snd_dtype_size(v->dtype));
+        if (first <= last && last < first + n)
+            snd_k_fill_const(1, v->dtype, 1, a, (char *)data + (size_t)(last - first) * snd_dtype_size(v->dtype));
         return;
     }
+}
+
+static void read(void *self, const snd_graph *g, int param, int64_t first, int64_t n, void *dst) {
+    const source *s = self;
+    const size_t size = snd_dtype_size(snd_g_value(g, snd_g_param_at(g, param))->dtype);
+    const char *here = s->slots[param].data;
+    if (here)
+        memcpy(dst, here + (size_t)first * size, (size_t)n * size);
+    else
+        draw(s, g, param, first, n, dst);
 }
 
 // A spare buffer of the same size from the least recently used unpinned copies; frees others to stay within bounds.
@@ -70,6 +83,23 @@ static void *reclaim(source *s, const snd_graph *g, size_t bytes) {
     return NULL;
 }
 
+// One slab for all parameters, unless they are too many to stay. Made when the first one is to be held: a plan that
+// keeps parameters itself holds none here.
+static sonde_status make_slab(source *s, const snd_graph *g) {
+    if (s->slab_tried) return SONDE_OK;
+    size_t total = 0;
+    for (int i = 0; i < s->n; i++) {
+        s->offset[i] = total;
+        total += (param_bytes(g, i) + 63) / 64 * 64;
+    }
+    if (total > 0 && !(s->drops && total > CACHE_BYTES)) {
+        s->slab = snd_slab_alloc(total);
+        if (!s->slab) return SONDE_ENOMEM;
+    }
+    s->slab_tried = true;
+    return SONDE_OK;
+}
+
 static void *place(source *s, const snd_graph *g, int param, size_t bytes) {
     if (s->slab) return s->slab + s->offset[param];
     void *data = reclaim(s, g, bytes);
@@ -84,11 +114,12 @@ static sonde_status load(source *s, const snd_graph *g, int param) {
     slot *c = &s->slots[param];
     if (c->data) return SONDE_OK;
     const size_t bytes = param_bytes(g, param);
+    SND_TRY(make_slab(s, g));
     void *data = place(s, g, param, bytes);
     SND_FAIL_IF(!data, SONDE_ENOMEM, "no memory for parameter '%s' (%zu bytes)",
                 snd_g_value(g, snd_g_param_at(g, param))->name, bytes);
     c->data = data;
-    draw(s, g, param, data);
+    draw(s, g, param, 0, snd_shape_size(snd_g_value(g, snd_g_param_at(g, param))->shape), data);
     return SONDE_OK;
 }
 
@@ -118,32 +149,19 @@ static void destroy(void *self) {
     snd_free(s);
 }
 
-// One slab for all parameters, unless they are too many to stay.
-static bool make_slab(source *s, const snd_graph *g) {
-    size_t total = 0;
-    s->offset = snd_calloc((size_t)s->n + 1, sizeof *s->offset);
-    if (!s->offset) return false;
-    for (int i = 0; i < s->n; i++) {
-        s->offset[i] = total;
-        total += (param_bytes(g, i) + 63) / 64 * 64;
-    }
-    if (total == 0 || (s->drops && total > CACHE_BYTES)) return true;
-    s->slab = snd_slab_alloc(total);
-    return s->slab != NULL;
-}
-
 static sonde_status create(const snd_graph *g, uint64_t seed, int threads, bool drops, snd_source *out) {
     *out = (snd_source){0};
     source *s = snd_calloc(1, sizeof *s);
     if (!s) return SONDE_ENOMEM;
     const int n = snd_g_param_count(g);
     *s = (source){.seed = seed, .threads = threads > 0 ? threads : snd_cpu_count(), .n = n, .drops = drops};
-    s->slots = snd_calloc(n > 0 ? (size_t)n : 1, sizeof *s->slots);
-    if (!s->slots || !make_slab(s, g)) {
+    s->slots = snd_calloc((size_t)n + 1, sizeof *s->slots);
+    s->offset = snd_calloc((size_t)n + 1, sizeof *s->offset);
+    if (!s->slots || !s->offset) {
         destroy(s);
         return SONDE_ENOMEM;
     }
-    *out = (snd_source){.self = s, .acquire = acquire, .release = release, .destroy = destroy};
+    *out = (snd_source){.self = s, .read = read, .acquire = acquire, .release = release, .destroy = destroy};
     return SONDE_OK;
 }
 
@@ -157,8 +175,8 @@ sonde_status snd_source_resident(const snd_graph *g, uint64_t seed, int threads,
 
 sonde_status snd_source_data(snd_source *src, const snd_graph *g, int param, void **data) {
     source *s = src->self;
-    SND_FAIL_IF(s->drops, SONDE_EUNSUPPORTED, "a drawn parameter cannot be written to, a resident source is needed");
     SND_TRY(load(s, g, param));
+    s->slots[param].pins++; // for good: it may be written to
     *data = s->slots[param].data;
     return SONDE_OK;
 }

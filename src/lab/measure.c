@@ -40,9 +40,9 @@ typedef struct job {
 // ---- progress -----------------------------------------------------------------------------------------------------------------
 
 // Called from any thread; whoever finds another one talking goes on working. The last word is finish()'s.
-static void step(void *ctx) {
+static void step(void *ctx, int steps) {
     job *j = ctx;
-    const int64_t done = __atomic_add_fetch(&j->done, 1, __ATOMIC_RELAXED);
+    const int64_t done = __atomic_add_fetch(&j->done, steps, __ATOMIC_RELAXED);
     if (!j->o.progress || done >= j->total || __atomic_test_and_set(&j->talking, __ATOMIC_ACQUIRE)) return;
     j->o.progress(j->o.ctx, j->stage, done, j->total);
     __atomic_clear(&j->talking, __ATOMIC_RELEASE);
@@ -431,12 +431,23 @@ static sonde_status fill_theory(job *j) {
 
 // ---- the work -----------------------------------------------------------------------------------------------------------------------
 
-static sonde_status check_memory(const job *j) {
-    const size_t need = snd_probe_bytes(j->probe);
-    SND_FAIL_IF(j->measure && j->o.max_memory && need > j->o.max_memory, SONDE_EUSAGE,
-                "--max-memory is %zu MiB; one run needs %zu MiB (give a smaller --batch, width or depth)",
-                j->o.max_memory >> 20, need >> 20);
+static sonde_status check_memory(const job *j, const snd_probe *p) {
+    const size_t need = snd_probe_bytes(p);
+    SND_FAIL_IF(
+        j->o.max_memory && need > j->o.max_memory, SONDE_EUSAGE,
+        "--max-memory is %zu MiB; one run needs %zu MiB even with weights drawn when they are used and every layer "
+        "computed again for the backward pass (give a smaller --batch, width or depth)",
+        j->o.max_memory >> 20, (need >> 20) + 1);
     return SONDE_OK;
+}
+
+// What a run needs and how it was made to fit, for those who set a limit or run into ours.
+static void note_memory(const job *j, const snd_probe *p) {
+    static const char *const weights[] = {"all weights in memory", "a layer's weights in memory at a time",
+                                          "weights drawn for each use"};
+    if (!j->o.max_memory && !p->way.again) return;
+    snd_record_note(j->rec, "%s: %zu MiB for one run: %s%s", j->label, (snd_probe_bytes(p) >> 20) + 1,
+                    weights[p->way.params], p->way.again ? ", layers computed again for the backward pass" : "");
 }
 
 // Runs `want` seeds of a probe, or as many as fit into `budget` seconds (0: all), at least one: the first one tells.
@@ -452,7 +463,7 @@ static sonde_status run_some(job *j, const char *stage, const snd_probe *p, uint
         *n = t > 0 ? (int)fmin(want, fmax(1, budget / t - 1)) : want;
     }
     SND_NEW(j->arena, *values, (int64_t)p->n_cells * *n + 1);
-    begin(j, stage, *n);
+    begin(j, stage, (int64_t)SND_PROBE_STEPS * *n);
     SND_TRY(snd_probe_run(p, first, *n, *values, step, j));
     finish(j);
     return SONDE_OK;
@@ -490,6 +501,7 @@ static int runs_wanted(const job *j) {
 static sonde_status simulate(job *j) {
     const snd_probe_opts o = probe_opts(j, true);
     SND_TRY(snd_probe_make(j->arena, j->spec, &o, &j->sim));
+    SND_TRY(check_memory(j, j->sim));
     const int want = j->o.band_runs > 0 ? j->o.band_runs : runs_wanted(j);
     // seeds of their own: the band must not know the measurement
     SND_TRY(run_some(j, "bands", j->sim, j->o.seed + 0x5EED0000u, want, time_left(j, 0.4), &j->sim_values, &j->sims));
@@ -509,7 +521,7 @@ static sonde_status run_seeds(job *j) {
 static sonde_status make_probe(job *j) {
     const snd_probe_opts o = probe_opts(j, false);
     SND_TRY(snd_probe_make(j->arena, j->spec, &o, &j->probe));
-    return check_memory(j);
+    return check_memory(j, j->probe);
 }
 
 typedef struct preparation {
@@ -537,6 +549,7 @@ static sonde_status prepare(job *j) {
 
 static sonde_status measure(job *j) {
     SND_TRY(prepare(j));
+    note_memory(j, j->probe);
     if (j->o.bands == SND_BANDS_SIMULATED) SND_TRY(simulate(j));
     SND_TRY(run_seeds(j));
     return fill(j);

@@ -1,5 +1,6 @@
 // Building and running a probe. Cells are made in running order; two names of one buffer share one statistics node;
-// the plan keeps the statistics only, so every activation lives as short as its uses allow.
+// the plan keeps the statistics only, so every activation lives as short as its uses allow. Where that is still too much
+// for the memory, layers are computed again in the backward pass and weights drawn when they are used.
 #include "lab/probe.h"
 
 #include <math.h>
@@ -293,58 +294,103 @@ static sonde_status find_profiled(maker *k) {
 
 // ---- making -------------------------------------------------------------------------------------------------------------------
 
-static sonde_status make_plan(maker *k) {
-    snd_probe *p = k->p;
-    snd_id *keep;
-    int n = 0;
-    SND_NEW(p->arena, keep, p->n_cells + p->m->n_calls + 1);
-    for (int i = 0; i < p->n_cells; i++)
-        if (i == 0 || p->cells[i].stat != p->cells[i - 1].stat) keep[n++] = p->cells[i].stat;
-    for (int c = 0; p->n_profile && c < p->m->n_calls; c++) keep[n++] = p->profile_stat[c];
-    SND_TRY(snd_graph_status(k->g));
-    (void)snd_g_fuse(k->g, keep, n);
-    return snd_plan_make(p->arena, k->g, keep, n, &p->plan);
+// "layers.3.y" and "layers.3.x" are of one layer.
+static bool same_layer(const char *a, const char *b) {
+    const size_t n = (size_t)(strrchr(a, '.') - a);
+    return n == (size_t)(strrchr(b, '.') - b) && !strncmp(a, b, n);
 }
 
-sonde_status snd_probe_make(snd_arena *a, const snd_spec *spec, const snd_probe_opts *o, snd_probe **out) {
-    snd_probe *p;
-    SND_NEW(a, p, 1);
-    *p = (snd_probe){.arena = a, .o = *o, .spec = spec};
-    const snd_build b = {.dtype = o->dtype,
-                         .rows = o->rows,
-                         .integrate = o->integrate,
-                         .with_targets = o->loss,
-                         .exits = o->exits,
-                         .n_exits = o->n_exits};
-    SND_TRY(snd_model_build(a, spec, &b, &p->m));
-    maker k = {.p = p, .g = p->m->g};
-    k.forward_mask = mask_of(SND_MW_VALUE, false);
-    k.costly_mask = mask_of(SND_MW_VALUE, true);
-    SND_NEW(a, k.stat_of, snd_g_value_count(k.g) + 1); // roots are the model's own values
-    SND_NEW(a, k.is_stream, snd_g_value_count(k.g) + 1);
+// The stream at the end of each layer, and of several the one made last. Not the last layer's: its backward pass follows
+// at once.
+static void mark_boundaries(maker *k) {
+    const snd_model *m = k->p->m;
+    const snd_tap *end = NULL;
+    for (int i = 0; i < m->n_taps; i++) {
+        const snd_tap *t = &m->taps[i];
+        if (!stream_name(t->name)) continue;
+        const bool more = end && same_layer(end->name, t->name);
+        if (end && !more) snd_g_boundary(k->g, end->v);
+        if (!more || snd_g_value(k->g, t->v)->node > snd_g_value(k->g, end->v)->node) end = t;
+    }
+}
+
+static sonde_status list_kept(maker *k, snd_id **keep, int *n) {
+    const snd_probe *p = k->p;
+    *n = 0;
+    SND_NEW(p->arena, *keep, p->n_cells + p->m->n_calls + 1);
+    for (int i = 0; i < p->n_cells; i++)
+        if (i == 0 || p->cells[i].stat != p->cells[i - 1].stat) (*keep)[(*n)++] = p->cells[i].stat;
+    for (int c = 0; p->n_profile && c < p->m->n_calls; c++) (*keep)[(*n)++] = p->profile_stat[c];
+    return snd_graph_status(k->g);
+}
+
+static sonde_status make_graph(maker *k, bool boundaries) {
+    snd_probe *p = k->p;
+    const snd_build b = {.dtype = p->o.dtype,
+                         .rows = p->o.rows,
+                         .integrate = p->o.integrate,
+                         .with_targets = p->o.loss,
+                         .exits = p->o.exits,
+                         .n_exits = p->o.n_exits};
+    SND_TRY(snd_model_build(p->arena, p->spec, &b, &p->m));
+    k->g = p->m->g;
+    k->forward_mask = mask_of(SND_MW_VALUE, false);
+    k->costly_mask = mask_of(SND_MW_VALUE, true);
+    SND_NEW(p->arena, k->stat_of, snd_g_value_count(k->g) + 1); // roots are the model's own values
+    SND_NEW(p->arena, k->is_stream, snd_g_value_count(k->g) + 1);
     for (int i = 0; i < p->m->n_taps; i++)
-        if (is_stream_name(p->m->taps[i].name)) k.is_stream[root(k.g, p->m->taps[i].v)] = true;
-    for (int e = 0; e < p->m->n_exits; e++) k.is_stream[root(k.g, p->m->exits[e].out_x)] = true;
-    SND_TRY(add_forward(&k));
-    SND_TRY(add_params(&k));
-    SND_TRY(find_profiled(&k));
-    if (o->backward) SND_TRY(add_backward(&k));
-    SND_TRY(make_plan(&k));
-    *out = p;
+        if (is_stream_name(p->m->taps[i].name)) k->is_stream[root(k->g, p->m->taps[i].v)] = true;
+    for (int e = 0; e < p->m->n_exits; e++) k->is_stream[root(k->g, p->m->exits[e].out_x)] = true;
+    if (boundaries) mark_boundaries(k);
+    SND_TRY(add_forward(k));
+    SND_TRY(add_params(k));
+    SND_TRY(find_profiled(k));
+    return p->o.backward ? add_backward(k) : SONDE_OK;
+}
+
+// From the fastest to the leanest. All but the first need a graph that is cut into layers.
+static const snd_plan_opts ways[] = {{false, SND_PARAMS_SOURCE},
+                                     {false, SND_PARAMS_SEGMENT},
+                                     {true, SND_PARAMS_SOURCE},
+                                     {true, SND_PARAMS_SEGMENT},
+                                     {true, SND_PARAMS_USE}};
+enum { WAYS = sizeof ways / sizeof *ways };
+static const size_t MEMORY = (size_t)2 << 30;   // aimed at when nothing was said
+static const size_t NODE = 2048;                // of the graph, with its values, names, cells, plans and theory
+static const size_t PROGRAM = (size_t)32 << 20; // the program itself and its libraries' own memory
+// More weights than this are drawn again rather than kept, unless many gradient chains read them: their first touch
+// takes longer (32 layers of width 1024: 2.4 s of processor time kept, 1.7 s drawn twice).
+static const size_t WORTH_KEEPING = (size_t)64 << 20;
+
+// The fastest way that fits into the limit, or the leanest. False: this graph has none that fits.
+static sonde_status choose_plan(maker *k, int first, int last, bool *fits) {
+    snd_probe *p = k->p;
+    snd_id *keep;
+    int n;
+    SND_TRY(list_kept(k, &keep, &n));
+    (void)snd_g_fuse(k->g, keep, n);
+    *fits = false;
+    for (int i = first; i <= last && !*fits; i++) {
+        p->way = ways[i];
+        SND_TRY(snd_plan_make_by(p->arena, k->g, keep, n, &p->way, &p->plan));
+        const bool slow = p->m->n_exits == 1 && snd_plan_param_bytes(p->plan) > WORTH_KEEPING;
+        *fits = !slow && snd_probe_bytes(p) <= (p->o.max_memory ? p->o.max_memory : MEMORY);
+    }
     return SONDE_OK;
 }
 
-size_t snd_probe_bytes(const snd_probe *p) {
-    return snd_plan_bytes(p->plan) + snd_plan_param_bytes(p->plan);
-}
-
-// ---- running --------------------------------------------------------------------------------------------------------------------
-
-static sonde_status set_normal(const snd_probe *p, snd_exec *x, snd_id v, const char *name, uint64_t seed,
-                               double *buf) {
-    const snd_shape s = snd_g_value(p->m->g, v)->shape;
-    snd_k_fill_normal(1, SND_F64, snd_key_make(seed, name), 0, snd_shape_size(s), 1, buf);
-    return snd_exec_set(x, v, buf, SND_F64);
+sonde_status snd_probe_make(snd_arena *a, const snd_spec *spec, const snd_probe_opts *o, snd_probe **out) {
+    bool fits = false;
+    for (int lean = 0; lean < 2 && !fits; lean++) {
+        snd_probe *p;
+        SND_NEW(a, p, 1);
+        *p = (snd_probe){.arena = a, .o = *o, .spec = spec};
+        maker k = {.p = p};
+        SND_TRY(make_graph(&k, lean));
+        SND_TRY(choose_plan(&k, lean, lean ? WAYS - 1 : 0, &fits));
+        *out = p;
+    }
+    return SONDE_OK;
 }
 
 static int64_t largest_input(const snd_probe *p) {
@@ -355,6 +401,21 @@ static int64_t largest_input(const snd_probe *p) {
         if (n > most) most = n;
     }
     return most;
+}
+
+size_t snd_probe_bytes(const snd_probe *p) {
+    const size_t inputs = 2 * (size_t)largest_input(p) * sizeof(double);
+    const size_t graph = NODE * (size_t)snd_g_node_count(p->m->g);
+    return snd_plan_bytes(p->plan) + snd_plan_param_bytes(p->plan) + inputs + graph + PROGRAM;
+}
+
+// ---- running --------------------------------------------------------------------------------------------------------------------
+
+static sonde_status set_normal(const snd_probe *p, snd_exec *x, snd_id v, const char *name, uint64_t seed,
+                               double *buf) {
+    const snd_shape s = snd_g_value(p->m->g, v)->shape;
+    snd_k_fill_normal(1, SND_F64, snd_key_make(seed, name), 0, snd_shape_size(s), 1, buf);
+    return snd_exec_set(x, v, buf, SND_F64);
 }
 
 static sonde_status set_inputs(const snd_probe *p, snd_exec *x, uint64_t seed, double *buf, int64_t *labels) {
@@ -407,16 +468,40 @@ typedef struct batch {
     int n, threads; // threads inside one run
     double *values;
     sonde_status *status;
-    void (*done)(void *);
+    void (*done)(void *, int steps);
     void *ctx;
 } batch;
 
-static sonde_status run_seed(const batch *b, int i, double *buf, int64_t *labels, snd_source *src, snd_exec **x) {
+// Tells progress in whole steps.
+typedef struct teller {
+    const batch *b;
+    int told;
+} teller;
+
+static void tell(teller *t, int steps) {
+    if (t->b->done && steps > t->told) t->b->done(t->b->ctx, steps - t->told);
+    t->told = steps;
+}
+
+static void ran_some(void *ctx, int done, int total) {
+    teller *t = ctx;
+    (void)total;
+    tell(t, (int)(SND_PROBE_STEPS * snd_plan_share(t->b->p->plan, done)));
+}
+
+static sonde_status open_source(const batch *b, uint64_t seed, snd_source *src) {
+    const snd_probe *p = b->p;
+    return p->way.params == SND_PARAMS_SOURCE ? snd_source_resident(p->m->g, seed, b->threads, src)
+                                              : snd_source_drawn(p->m->g, seed, b->threads, src);
+}
+
+static sonde_status run_seed(teller *t, int i, double *buf, int64_t *labels, snd_source *src, snd_exec **x) {
+    const batch *b = t->b;
     const snd_probe *p = b->p;
     const uint64_t seed = b->first + (uint64_t)i;
-    SND_TRY(p->n_profile ? snd_source_resident(p->m->g, seed, b->threads, src)
-                         : snd_source_drawn(p->m->g, seed, b->threads, src));
-    const snd_exec_opts eo = {.threads = b->threads, .seed = seed, .stop = p->o.stop};
+    SND_TRY(open_source(b, seed, src));
+    const snd_exec_opts eo = {
+        .threads = b->threads, .seed = seed, .stop = p->o.stop, .progress = b->done ? ran_some : NULL, .ctx = t};
     SND_TRY(snd_exec_create(p->m->g, p->plan, src, &eo, x));
     SND_TRY(set_inputs(p, *x, seed, buf, labels));
     SND_TRY(profile(p, *x, src));
@@ -434,13 +519,14 @@ static void seed_task(void *ctx, int64_t i) {
     snd_exec *x = NULL;
     sonde_status s = buf && labels ? SONDE_OK : SONDE_ENOMEM;
     if (s == SONDE_OK && b->p->o.stop && b->p->o.stop->flag) s = SONDE_EINTERRUPTED;
-    if (s == SONDE_OK) s = run_seed(b, (int)i, buf, labels, &src, &x);
+    teller t = {.b = b};
+    if (s == SONDE_OK) s = run_seed(&t, (int)i, buf, labels, &src, &x);
     b->status[i] = s;
     snd_exec_destroy(x);
     snd_source_close(&src);
     snd_free(labels);
     snd_free(buf);
-    if (b->done) b->done(b->ctx);
+    tell(&t, SND_PROBE_STEPS);
 }
 
 // Seeds side by side need no synchronisation at all; one after the other they need less memory.
@@ -449,7 +535,8 @@ static bool side_by_side(const snd_probe *p, int n, int threads) {
     return n >= threads && threads > 1 && snd_probe_bytes(p) * (size_t)threads <= limit;
 }
 
-sonde_status snd_probe_run(const snd_probe *p, uint64_t first, int n, double *values, void (*done)(void *), void *ctx) {
+sonde_status snd_probe_run(const snd_probe *p, uint64_t first, int n, double *values, void (*done)(void *, int),
+                           void *ctx) {
     const int threads = p->o.threads > 0 ? p->o.threads : snd_cpu_count();
     sonde_status *status = snd_calloc((size_t)n + 1, sizeof *status);
     if (!status) return SONDE_ENOMEM;
