@@ -37,7 +37,7 @@ static size_t param_bytes(const snd_graph *g, int param) {
 static void draw(const source *s, const snd_graph *g, int param, int64_t first, int64_t n, void *data) {
     const snd_value *v = snd_g_value(g, snd_g_param_at(g, param));
     const snd_init *init = snd_g_param_init(g, param);
-    const int64_t last = snd_shape_size(v->shape) - 1;
+    const int64_t all = snd_shape_size(v->shape);
     const double a = init->a * init->factor;
     const snd_key key = snd_key_make(s->seed, v->name);
     const uint64_t at = (uint64_t)first;
@@ -49,8 +49,8 @@ static void draw(const source *s, const snd_graph *g, int param, int64_t first, 
     case SND_INIT_NONE: snd_k_fill_const(s->threads, v->dtype, n, 0, data); return;
     case SND_INIT_LAST:
         snd_k_fill_const(s->threads, v->dtype, n, 0, data);
-        if (first <= last && last < first + n)
-            snd_k_fill_const(1, v->dtype, 1, a, (char *)data + (size_t)(last - first) * snd_dtype_size(v->dtype));
+        if (first + n == all)
+            snd_k_fill_const(1, v->dtype, 1, a, (char *)data + (size_t)(n - 1) * snd_dtype_size(v->dtype));
         return;
     }
 }
