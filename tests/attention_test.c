@@ -268,7 +268,7 @@ static void bad_calls(void **state) {
     a.max_distance = 4;
     refused(&a, x, x, SND_SHAPE(8, 2), none, "4 exact ones");
     a.causal = false;
-    refused(&a, x, x, SND_SHAPE(7, 2), none, "even");
+    refused(&a, x, x, SND_SHAPE(3, 2), none, "at least 4");
     refused(&fine, x, x, SND_SHAPE(8, 2), none, "t5");
     a = fine;
     a.bias = SND_ATTN_XL;

@@ -163,7 +163,7 @@ static void bf16(void **state) {
 
 static void golden(void **state) {
     (void)state;
-    assert_true(each_row("index.tsv", golden_row) >= 20);
+    assert_true(each_row("index.tsv", golden_row) >= 40);
 }
 
 static bool holds(const char *text, const char *word) { // without regard to case
@@ -194,8 +194,9 @@ static void invalid_row(char **cells, int n) {
     snd_arena *a = snd_arena_create();
     snd_spec *spec;
     snd_run_result r;
-    const snd_run_opts o = {.input = input, .output = out_path, .dtype = SND_F64};
-    sonde_status s = snd_spec_load(a, spec_path, &over, strcmp(over, "-") != 0, &spec);
+    const bool backward = !strcmp(over, "--backward");
+    const snd_run_opts o = {.input = input, .output = out_path, .dtype = SND_F64, .backward = backward};
+    sonde_status s = snd_spec_load(a, spec_path, &over, strcmp(over, "-") != 0 && !backward, &spec);
     if (s == SONDE_OK) s = snd_lab_run(a, spec, &o, &r);
     if (s == SONDE_OK) fail_msg("%s was accepted", cells[0]);
     const int k = split(cells[6], '|', words, 8);
@@ -207,7 +208,7 @@ static void invalid_row(char **cells, int n) {
 
 static void invalid(void **state) {
     (void)state;
-    assert_true(each_row("invalid.tsv", invalid_row) >= 20);
+    assert_true(each_row("invalid.tsv", invalid_row) >= 28);
 }
 
 int main(void) {

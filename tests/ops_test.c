@@ -50,7 +50,7 @@ static void fill(const net *n, const snd_op_case *c, int op, data *d) {
         for (int64_t i = 0; i < size; i++) {
             const double u = draw_uniform(c->label, 100 * op + k, i);
             if (is_target(c, k))
-                d->target[i] = i % 4 == 3 ? -100 : (int64_t)(u * (double)c->classes);
+                d->target[i] = i % 4 == 3 && !c->all_count ? -100 : (int64_t)(u * (double)c->classes);
             else
                 d->x[j][i] = c->lo == c->hi ? draw_normal(c->label, 100 * op + k, i) : c->lo + u * (c->hi - c->lo);
         }
@@ -544,6 +544,57 @@ static void xent_value(void **state) {
     net_destroy(&n);
 }
 
+static void embed_values(void **state) {
+    (void)state;
+    enum { V = 4, D = 3, R = 5 };
+    int64_t tokens[R] = {2, 0, 2, 3, 2};
+    double table[V * D], dy[R * D], y[R * D], sum[V * D] = {0}, dtable[V * D];
+    net n = net_open(SND_F64);
+    const snd_id it = net_input(&n, SND_SHAPE(V, D), 0), ix = net_input(&n, SND_SHAPE(R), SND_I64);
+    net_output(&n, snd_g_embed(n.g, it, ix));
+    net_close_graph(&n, true, 1, 3);
+    for (int i = 0; i < V * D; i++) table[i] = draw_normal("embed", 0, i);
+    for (int i = 0; i < R * D; i++) dy[i] = draw_normal("embed", 1, i);
+    CHECK_OK(snd_exec_set(n.exec, it, table, SND_F64));
+    CHECK_OK(snd_exec_set(n.exec, ix, tokens, SND_I64));
+    CHECK_OK(snd_exec_set(n.exec, n.dy[0], dy, SND_F64));
+    CHECK_OK(snd_exec_run(n.exec));
+    net_get(&n, n.y[0], y);
+    net_get(&n, n.grad[0], dtable);
+    for (int i = 0; i < R * D; i++) {
+        CHECK_SAME(y[i], table[tokens[i / D] * D + i % D]);
+        sum[tokens[i / D] * D + i % D] += dy[i];
+    }
+    for (int i = 0; i < V * D; i++) CHECK_CLOSE(dtable[i], sum[i], 1e-15);
+    tokens[1] = V; // no such token: its row is NaN, the others stay
+    CHECK_OK(snd_exec_set(n.exec, ix, tokens, SND_I64));
+    CHECK_OK(snd_exec_run(n.exec));
+    net_get(&n, n.y[0], y);
+    for (int i = 0; i < R * D; i++) assert_int_equal(isnan(y[i]), i / D == 1);
+    net_destroy(&n);
+}
+
+static snd_id make_places(snd_graph *g, const snd_id *in) {
+    return snd_g_lin(g, 1, snd_g_sinusoid(g, 4, 6, 3, false), 0, in[0]);
+}
+static snd_id make_halves(snd_graph *g, const snd_id *in) {
+    return snd_g_lin(g, 1, snd_g_sinusoid(g, 4, 6, -2, true), 0, in[0]);
+}
+
+static void sinusoid_values(void **state) {
+    (void)state;
+    enum { R = 4, D = 6 };
+    for (int halves = 0; halves < 2; halves++) {
+        compute(halves ? make_halves : make_places, 1, (snd_shape[]){SND_SHAPE(R, D)});
+        for (int i = 0; i < R * D; i++) {
+            const int j = i % D, pair = halves ? j % 3 : j / 2, p = i / D + (halves ? -2 : 3);
+            const double angle = p / pow(10000, 2.0 * pair / D);
+            const bool sine = halves ? j < 3 : j % 2 == 0;
+            CHECK_CLOSE(yout[i], sine ? sin(angle) : cos(angle), 1e-14);
+        }
+    }
+}
+
 // ---- numbers beyond the type ----------------------------------------------------------------------------------------
 
 // f applied in an f32 graph to 2^e times moderate numbers: log2 of the result.
@@ -753,12 +804,16 @@ static void homogeneous_far_out(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients),        cmocka_unit_test(threads_agree),       cmocka_unit_test(types_agree),
-        cmocka_unit_test(exponents_agree),  cmocka_unit_test(nan_passes),          cmocka_unit_test(elementwise_values),
-        cmocka_unit_test(linear_values),    cmocka_unit_test(norm_values),         cmocka_unit_test(batchnorm_values),
-        cmocka_unit_test(running_averages), cmocka_unit_test(row_values),          cmocka_unit_test(join_values),
-        cmocka_unit_test(xent_value),       cmocka_unit_test(far_from_one),        cmocka_unit_test(norms_far_from_one),
-        cmocka_unit_test(mixed_sizes),      cmocka_unit_test(homogeneous_far_out),
+        cmocka_unit_test(gradients),           cmocka_unit_test(threads_agree),
+        cmocka_unit_test(types_agree),         cmocka_unit_test(exponents_agree),
+        cmocka_unit_test(nan_passes),          cmocka_unit_test(elementwise_values),
+        cmocka_unit_test(linear_values),       cmocka_unit_test(norm_values),
+        cmocka_unit_test(batchnorm_values),    cmocka_unit_test(running_averages),
+        cmocka_unit_test(row_values),          cmocka_unit_test(join_values),
+        cmocka_unit_test(xent_value),          cmocka_unit_test(embed_values),
+        cmocka_unit_test(sinusoid_values),     cmocka_unit_test(far_from_one),
+        cmocka_unit_test(norms_far_from_one),  cmocka_unit_test(mixed_sizes),
+        cmocka_unit_test(homogeneous_far_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,6 +34,7 @@ typedef struct snd_op_case {
     unsigned absent;             // bit k: input k is left out
     unsigned target;             // bit k: input k holds class indices (I64) below `classes`, some of them -100
     int64_t classes;
+    bool all_count;              // no index is -100
 } snd_op_case;
 
 typedef struct snd_op_info {

@@ -70,6 +70,13 @@ void snd_k_batch_fwd(int th, snd_dtype t, int64_t R, int64_t D, double eps, doub
 void snd_k_batch_bwd(int th, snd_dtype t, int64_t R, int64_t D, double eps, double gadd, const void *dy, const void *x,
                      const void *g, const double *m, const double *r, void *dx, void *dg, void *db);
 
+// ---- tables --------------------------------------------------------------------------------------------------------
+/// y[r] = table[ids[r]], table [V,D], y [R,D]; a row of NaN where the number lies outside 0 .. V-1.
+void snd_k_gather(int th, snd_dtype t, int64_t V, int64_t D, const void *table, int64_t R, const int64_t *ids, void *y);
+/// table[v] = sum of x[r] over the rows with ids[r] = v, r ascending, in the type itself; 0 where there is none. Numbers
+/// outside the table are passed by.
+void snd_k_scatter_add(int th, snd_dtype t, int64_t R, int64_t D, const int64_t *ids, const void *x, int64_t V, void *table);
+
 // ---- rows ----------------------------------------------------------------------------------------------------------
 void snd_k_rowdot(int th, snd_dtype t, int64_t R, int64_t D, double c, const void *x, const void *y, void *out);   // out [R] of type t
 void snd_k_softmax(int th, snd_dtype t, int64_t R, int64_t D, double s, const void *x, void *p);                   // softmax(s*x), in place

@@ -636,6 +636,9 @@ static sonde_status start(job *j, snd_record *r, const snd_spec *spec, const cha
     if (j->o.bands == SND_BANDS_INVALID) j->o.bands = measure ? SND_BANDS_SIMULATED : SND_BANDS_THEORY;
     j->seeds = j->o.seeds > 0 ? j->o.seeds : measure ? 3 : 1;
     j->deadline = snd_now() + j->o.time_limit;
+    SND_FAIL_IF(measure && spec->family != SND_FAM_MLP, SONDE_EUNSUPPORTED,
+                "family %s: measuring covers the mlp family in this build; describe and run know the others",
+                snd_family_name(spec->family));
     SND_FAIL_IF(spec->layers < 1 && !j->o.n_depths, SONDE_ERANGE, "layers is %lld; measuring needs at least 1",
                 (long long)spec->layers);
     SND_FAIL_IF(j->o.loss && spec->outputs < 1, SONDE_EUSAGE, "--loss needs a head; give outputs=CLASSES");

@@ -43,46 +43,159 @@ static bool is_integer(snd_dtype t) {
     return t == SND_I64 || t == SND_I32;
 }
 
-static sonde_status input_rows(const job *j, int64_t *rows) {
+static sonde_status need_floats(const job *j, const snd_tensor *t) {
+    SND_FAIL_IF(is_integer(t->dtype), SONDE_ETYPE, "%s: %s is %s; floating point is needed", j->o->input, t->name,
+                snd_dtype_name(t->dtype));
+    return SONDE_OK;
+}
+
+static sonde_status need_integers(const job *j, const snd_tensor *t) {
+    SND_FAIL_IF(!is_integer(t->dtype), SONDE_ETYPE, "%s: %s is %s; I64 or I32 is needed", j->o->input, t->name,
+                snd_dtype_name(t->dtype));
+    return SONDE_OK;
+}
+
+static int64_t integer_at(const snd_tensor *t, int64_t i) {
+    return t->dtype == SND_I64 ? ((const int64_t *)t->data)[i] : ((const int32_t *)t->data)[i];
+}
+
+static sonde_status input_rows(const job *j, snd_build *b) {
     const snd_tensor *t = given(j, "input");
-    SND_FAIL_IF(!t, SONDE_EINPUT, "%s: found no tensor 'input'; the mlp family needs input [examples, %lld]",
-                j->o->input, (long long)(j->spec->inputs > 0 ? j->spec->inputs : j->spec->width));
     const int64_t features = j->spec->inputs > 0 ? j->spec->inputs : j->spec->width;
+    SND_FAIL_IF(!t, SONDE_EINPUT, "%s: found no tensor 'input'; the mlp family needs input [examples, %lld]",
+                j->o->input, (long long)features);
     char s[160];
     SND_FAIL_IF(t->shape.nd != 2 || t->shape.dim[1] != features || t->shape.dim[0] < 1, SONDE_ESHAPE,
                 "%s: input has shape %s; the model needs [examples, %lld]", j->o->input, snd_shape_text(t->shape, s),
                 (long long)features);
-    SND_FAIL_IF(is_integer(t->dtype), SONDE_ETYPE, "%s: input is %s; floating point is needed", j->o->input,
-                snd_dtype_name(t->dtype));
-    *rows = t->shape.dim[0];
+    SND_TRY(need_floats(j, t));
+    b->rows = t->shape.dim[0];
     return SONDE_OK;
 }
 
-static sonde_status refuse_unknown_inputs(const job *j) {
-    static const char *const known[] = {"input", "cond", "dy", "targets"};
-    for (int64_t i = 0; i < snd_st_count(j->input); i++) {
-        const char *name = snd_st_at(j->input, i)->name;
-        bool ok = false;
-        for (int k = 0; k < 4; k++) ok = ok || !strcmp(name, known[k]);
-        const char *near = ok ? NULL : snd_nearest(name, known, 4);
-        SND_FAIL_IF(!ok, SONDE_ENAME, "%s: unknown input '%s'%s%s%s; the mlp family reads input, cond, dy, targets",
-                    j->o->input, name, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+static sonde_status check_tokens(const job *j, const snd_tensor *t) {
+    char s[160];
+    SND_TRY(need_integers(j, t));
+    SND_FAIL_IF(j->spec->vocab <= 0, SONDE_EINPUT, "%s: %s is given, but this model has no vocab; give %s", j->o->input,
+                t->name, t->name[0] == 's' ? "src_x" : "x");
+    SND_FAIL_IF(t->shape.nd != 2 || snd_shape_size(t->shape) < 1, SONDE_ESHAPE,
+                "%s: %s has shape %s; [examples, tokens] is needed", j->o->input, t->name, snd_shape_text(t->shape, s));
+    for (int64_t i = 0; i < snd_shape_size(t->shape); i++) {
+        const int64_t v = integer_at(t, i), T = t->shape.dim[1];
+        SND_FAIL_IF(v < 0 || v >= j->spec->vocab, SONDE_ERANGE,
+                    "%s: %s[%lld, %lld] is %lld; tokens of this vocab go from 0 to %lld", j->o->input, t->name,
+                    (long long)(i / T), (long long)(i % T), (long long)v, (long long)j->spec->vocab - 1);
     }
     return SONDE_OK;
 }
 
-static sonde_status check_targets(const job *j, const snd_tensor *t, int64_t rows) {
+static sonde_status check_stream(const job *j, const snd_tensor *t) {
     char s[160];
-    SND_FAIL_IF(!is_integer(t->dtype), SONDE_ETYPE, "%s: targets is %s; I64 or I32 is needed", j->o->input,
-                snd_dtype_name(t->dtype));
-    SND_FAIL_IF(snd_shape_size(t->shape) != rows || t->shape.nd != 1, SONDE_ESHAPE,
-                "%s: targets has shape %s; [%lld] is needed", j->o->input, snd_shape_text(t->shape, s),
-                (long long)rows);
-    for (int64_t i = 0; i < rows; i++) {
-        const int64_t v = t->dtype == SND_I64 ? ((const int64_t *)t->data)[i] : ((const int32_t *)t->data)[i];
-        SND_FAIL_IF(v != -100 && (v < 0 || v >= j->spec->outputs), SONDE_ERANGE,
+    SND_TRY(need_floats(j, t));
+    SND_FAIL_IF(t->shape.nd != 3 || t->shape.dim[2] != j->spec->width || snd_shape_size(t->shape) < 1, SONDE_ESHAPE,
+                "%s: %s has shape %s; [examples, tokens, %lld] is needed", j->o->input, t->name,
+                snd_shape_text(t->shape, s), (long long)j->spec->width);
+    return SONDE_OK;
+}
+
+// Exactly one of what can come in at the bottom of a stack; names[f] is that of feed f, or NULL.
+static sonde_status one_of(const job *j, const char *const names[], const char *list, snd_feed *feed, int64_t *B,
+                           int64_t *T) {
+    const snd_tensor *t = NULL;
+    for (int f = SND_FEED_TOKENS; f <= SND_FEED_MEMORY; f++) {
+        const snd_tensor *next = names[f] ? given(j, names[f]) : NULL;
+        SND_FAIL_IF(t && next, SONDE_EINPUT, "%s: both %s and %s are given; one of them is needed", j->o->input,
+                    t->name, next->name);
+        if (!next) continue;
+        t = next;
+        *feed = (snd_feed)f;
+    }
+    const bool vocab = j->spec->vocab > 0;
+    SND_FAIL_IF(!t, SONDE_EINPUT, "%s: found none of %s; %s [examples, tokens%s] is needed", j->o->input, list,
+                names[vocab ? SND_FEED_TOKENS : SND_FEED_STREAM], vocab ? "" : ", width");
+    SND_TRY(*feed == SND_FEED_TOKENS ? check_tokens(j, t) : check_stream(j, t));
+    *B = t->shape.dim[0];
+    *T = t->shape.dim[1];
+    return SONDE_OK;
+}
+
+// XL: "mem.layers.3.A" [B, Tp, d], what that sublayer read of the segment before.
+static sonde_status read_pasts(const job *j, snd_build *b) {
+    snd_past *past;
+    char s[160];
+    SND_NEW(j->arena, past, snd_st_count(j->input) + 1);
+    for (int64_t i = 0; i < snd_st_count(j->input); i++) {
+        const snd_tensor *t = snd_st_at(j->input, i);
+        if (strncmp(t->name, "mem.", 4) != 0) continue;
+        SND_TRY(check_stream(j, t));
+        SND_FAIL_IF(t->shape.dim[0] != b->rows, SONDE_ESHAPE, "%s: %s has shape %s; %lld examples are needed",
+                    j->o->input, t->name, snd_shape_text(t->shape, s), (long long)b->rows);
+        past[b->n_past++] = (snd_past){t->name + 4, t->shape.dim[1]};
+    }
+    b->past = past;
+    return SONDE_OK;
+}
+
+static sonde_status sequences(const job *j, snd_build *b) {
+    static const char *const own[] = {NULL, "tokens", "x", NULL}, *const src[] = {NULL, "src_tokens", "src_x",
+                                                                                  "memory"};
+    int64_t B = 0;
+    SND_TRY(one_of(j, own, "tokens, x", &b->feed, &b->rows, &b->tokens));
+    if (j->spec->arch == SND_ARCH_ENCDEC) {
+        SND_TRY(one_of(j, src, "src_tokens, src_x, memory", &b->src_feed, &B, &b->src_tokens));
+        SND_FAIL_IF(B != b->rows, SONDE_ESHAPE, "%s: %s has %lld examples, %s has %lld; as many are needed",
+                    j->o->input, own[b->feed], (long long)b->rows, src[b->src_feed], (long long)B);
+    }
+    return read_pasts(j, b);
+}
+
+// What files may hold besides mem.*, by family.
+static int known_inputs(const snd_spec *s, const char **names) {
+    static const char *const mlp[] = {"input", "cond", "dy", "targets"};
+    static const char *const tf[] = {"tokens", "x", "cond", "dy", "targets", "src_tokens", "src_x", "memory"};
+    const bool is_mlp = s->family == SND_FAM_MLP;
+    const int n = is_mlp ? 4 : s->arch == SND_ARCH_ENCDEC ? 8 : 5;
+    for (int i = 0; i < n; i++) names[i] = is_mlp ? mlp[i] : tf[i];
+    return n;
+}
+
+static sonde_status unknown_input(const job *j, const char *name, const char *const *known, int n) {
+    char list[160] = "";
+    for (int i = 0; i < n; i++) {
+        const size_t at = strlen(list);
+        snprintf(list + at, sizeof list - at, "%s%s", i ? ", " : "", known[i]);
+    }
+    const char *near = snd_nearest(name, known, n);
+    SND_FAIL(SONDE_ENAME, "%s: unknown input '%s'%s%s%s; this model reads %s", j->o->input, name,
+             near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "", list);
+}
+
+static sonde_status refuse_unknown_inputs(const job *j) {
+    const char *known[8];
+    const int n = known_inputs(j->spec, known);
+    const bool xl = j->spec->family == SND_FAM_TRANSFORMER && j->spec->position == SND_POS_XL;
+    for (int64_t i = 0; i < snd_st_count(j->input); i++) {
+        const char *name = snd_st_at(j->input, i)->name;
+        bool ok = xl && !strncmp(name, "mem.", 4);
+        for (int k = 0; k < n; k++) ok = ok || !strcmp(name, known[k]);
+        if (!ok) return unknown_input(j, name, known, n);
+    }
+    return SONDE_OK;
+}
+
+static sonde_status check_targets(const job *j, const snd_tensor *t) {
+    char s[160], sw[160];
+    const snd_shape want = snd_g_value(j->m->g, j->m->targets)->shape,
+                    logits = snd_g_value(j->m->g, j->m->logits)->shape;
+    const int64_t classes = logits.dim[logits.nd - 1];
+    SND_TRY(need_integers(j, t));
+    SND_FAIL_IF(!snd_shape_same(t->shape, want), SONDE_ESHAPE, "%s: targets has shape %s; %s is needed", j->o->input,
+                snd_shape_text(t->shape, s), snd_shape_text(want, sw));
+    for (int64_t i = 0; i < snd_shape_size(t->shape); i++) {
+        const int64_t v = integer_at(t, i);
+        SND_FAIL_IF(v != -100 && (v < 0 || v >= classes), SONDE_ERANGE,
                     "%s: targets[%lld] is %lld; classes go from 0 to %lld (or -100: ignored)", j->o->input,
-                    (long long)i, (long long)v, (long long)j->spec->outputs - 1);
+                    (long long)i, (long long)v, (long long)classes - 1);
     }
     return SONDE_OK;
 }
@@ -101,26 +214,22 @@ static sonde_status find_dy(job *j, snd_id *of) {
     if (j->m->logits) snd_shape_text(snd_g_value(j->m->g, j->m->logits)->shape, sl);
     SND_FAIL_IF(!*of, SONDE_ESHAPE, "%s: dy has shape %s; out.x has %s%s%s", j->o->input, snd_shape_text(t->shape, s),
                 snd_shape_text(x, sx), *sl ? ", logits " : "", sl);
-    SND_FAIL_IF(is_integer(t->dtype), SONDE_ETYPE, "%s: dy is %s; floating point is needed", j->o->input,
-                snd_dtype_name(t->dtype));
+    SND_TRY(need_floats(j, t));
     j->dy = snd_g_input(j->m->g, "dy", t->shape, SND_DT_NONE);
     return SONDE_OK;
 }
 
-// A model with cond whose wiring never reads c takes the tensor all the same; its gradient is zero.
-static sonde_status check_cond(const job *j, int64_t rows) {
+static sonde_status check_cond(const job *j, snd_build *b) {
     const snd_tensor *c = given(j, "cond");
-    SND_FAIL_IF(!c && j->m->cond, SONDE_EINPUT, "%s: found no tensor 'cond'; this wiring reads c", j->o->input);
+    b->with_cond = c != NULL;
     if (!c) return SONDE_OK;
     SND_FAIL_IF(!j->spec->cond, SONDE_EINPUT, "%s: cond is given, but this model has none; give cond=FEATURES",
                 j->o->input);
-    const snd_shape want = SND_SHAPE(rows, j->spec->cond);
+    const snd_shape want = SND_SHAPE(b->rows, j->spec->cond);
     char s[160], sw[160];
     SND_FAIL_IF(!snd_shape_same(c->shape, want), SONDE_ESHAPE, "%s: cond has shape %s; %s is needed", j->o->input,
                 snd_shape_text(c->shape, s), snd_shape_text(want, sw));
-    SND_FAIL_IF(is_integer(c->dtype), SONDE_ETYPE, "%s: cond is %s; floating point is needed", j->o->input,
-                snd_dtype_name(c->dtype));
-    return SONDE_OK;
+    return need_floats(j, c);
 }
 
 // ---- weights ----------------------------------------------------------------------------------------------------------------
@@ -192,11 +301,16 @@ static sonde_status ask_forward(job *j, bool *hit) {
     return SONDE_OK;
 }
 
+// Not tokens and targets, and not what an XL sublayer remembers.
+static bool has_gradient(const snd_graph *g, const snd_tap *input) {
+    return !is_integer(snd_g_value(g, input->v)->dtype) && strncmp(input->name, "mem.", 4) != 0;
+}
+
 // Parameters and inputs, then every tap whose gradient is asked for; one reverse pass serves all.
 static sonde_status ask_backward(job *j, snd_id of, bool *hit) {
     const snd_model *m = j->m;
     snd_graph *g = m->g;
-    const int most = snd_g_param_count(g) + m->n_taps + 4;
+    const int most = snd_g_param_count(g) + m->n_taps + m->n_inputs + 1;
     snd_tap *want;
     snd_id *wrt, *grad;
     int n = 0;
@@ -206,8 +320,8 @@ static sonde_status ask_backward(job *j, snd_id of, bool *hit) {
     for (int i = 0; i < snd_g_param_count(g); i++)
         if (!snd_g_param_is_state(g, i))
             want[n++] = (snd_tap){snd_g_value(g, snd_g_param_at(g, i))->name, snd_g_param_at(g, i)};
-    want[n++] = (snd_tap){"input", m->input};
-    if (m->cond) want[n++] = (snd_tap){"cond", m->cond};
+    for (int i = 0; i < m->n_inputs; i++)
+        if (has_gradient(g, &m->inputs[i])) want[n++] = m->inputs[i];
     for (int i = 0; i < m->n_taps; i++) {
         const char *name = snd_arena_printf(j->arena, "grad.%s", m->taps[i].name);
         if (!name) return SONDE_ENOMEM;
@@ -267,15 +381,9 @@ static sonde_status set_input(job *j, snd_id v, const snd_tensor *t) {
 }
 
 static sonde_status set_inputs(job *j) {
-    const struct {
-        const char *name;
-        snd_id v;
-    } in[] = {{"input", j->m->input}, {"cond", j->m->cond}, {"dy", j->dy}, {"targets", j->m->targets}};
-    for (size_t i = 0; i < sizeof in / sizeof *in; i++) {
-        const snd_tensor *t = given(j, in[i].name);
-        if (in[i].v && t) SND_TRY(set_input(j, in[i].v, t));
-    }
-    return SONDE_OK;
+    const snd_model *m = j->m;
+    for (int i = 0; i < m->n_inputs; i++) SND_TRY(set_input(j, m->inputs[i].v, given(j, m->inputs[i].name)));
+    return j->dy ? set_input(j, j->dy, given(j, "dy")) : SONDE_OK;
 }
 
 static sonde_status compute(job *j) {
@@ -321,8 +429,10 @@ static sonde_status collect(job *j, snd_tensor *t, snd_run_result *r) {
 }
 
 static sonde_status run(job *j, snd_run_result *r) {
-    int64_t rows = 0;
-    SND_FAIL_IF(!j->o->input, SONDE_EUSAGE, "run needs --input FILE with the tensor 'input'");
+    SND_FAIL_IF(!j->o->input, SONDE_EUSAGE, "run needs --input FILE with the tensor '%s'",
+                j->spec->family == SND_FAM_MLP ? "input"
+                : j->spec->vocab > 0           ? "tokens"
+                                               : "x");
     SND_FAIL_IF(!j->o->output, SONDE_EUSAGE, "run needs --output FILE");
     SND_TRY(snd_st_open(j->o->input, &j->input));
     if (j->o->weights) SND_TRY(snd_st_open(j->o->weights, &j->weights));
@@ -330,15 +440,15 @@ static sonde_status run(job *j, snd_run_result *r) {
     const snd_build spec_only = {.dtype = dtype, .rows = 2};
     SND_TRY(snd_model_build(j->arena, j->spec, &spec_only, &j->m)); // the wiring's own errors come before the inputs'
     r->file_at_fault = true;
-    SND_TRY(input_rows(j, &rows));
+    snd_build b = {.dtype = dtype, .eval = j->o->eval, .with_targets = given(j, "targets") != NULL};
     SND_TRY(refuse_unknown_inputs(j));
-    const snd_tensor *targets = given(j, "targets");
-    const snd_build b = {.dtype = dtype, .rows = rows, .eval = j->o->eval, .with_targets = targets != NULL};
-    SND_TRY(snd_model_build(j->arena, j->spec, &b, &j->m));
-    if (targets) SND_TRY(check_targets(j, targets, rows));
-    SND_TRY(check_cond(j, rows));
-    if (!j->m->cond && given(j, "cond"))
-        j->m->cond = snd_g_input(j->m->g, "cond", SND_SHAPE(rows, j->spec->cond), SND_DT_NONE);
+    SND_TRY(j->spec->family == SND_FAM_MLP ? input_rows(j, &b) : sequences(j, &b));
+    SND_TRY(check_cond(j, &b));
+    const sonde_status s = snd_model_build(j->arena, j->spec, &b, &j->m);
+    if (s != SONDE_OK) return snd_fail_prefix(s, "%s: ", j->o->input);
+    if (b.with_targets) SND_TRY(check_targets(j, given(j, "targets")));
+    SND_FAIL_IF(j->m->cond && !b.with_cond, SONDE_EINPUT, "%s: found no tensor 'cond'; this wiring reads c",
+                j->o->input);
     if (j->weights) SND_TRY(check_weights(j));
     snd_id of;
     SND_TRY(find_dy(j, &of));

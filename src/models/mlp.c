@@ -1,12 +1,11 @@
 // The mlp family: stem -> stack -> head. The layers themselves are the wiring's business.
 #include "models/models.h"
 
-sonde_status snd_mlp_begin(const snd_nn *m, int64_t rows, snd_id *input, snd_id *x) {
+sonde_status snd_mlp_begin(const snd_nn *m, snd_id input, snd_id *x) {
     const snd_spec *s = m->spec;
-    const int64_t features = s->inputs > 0 ? s->inputs : s->width;
-    *input = *x = snd_g_input(m->g, "input", SND_SHAPE(rows, features), SND_DT_NONE);
-    if (s->inputs > 0) SND_TRY(snd_nn_linear(m, "stem", "stem", NULL, *input, features, s->width, -1, false, false, x));
-    return SONDE_OK;
+    *x = input;
+    if (s->inputs <= 0) return SONDE_OK;
+    return snd_nn_linear(m, "stem", "stem", NULL, input, s->inputs, s->width, -1, false, false, x);
 }
 
 sonde_status snd_mlp_head(const snd_nn *m, snd_id out_x, snd_id *logits) {

@@ -1,5 +1,5 @@
-// Front header of nn/: what a norm site or a learned map is made of (parameters by name, ops, initial values). It turns
-// sites of a wiring into nodes of a graph; it knows neither stacks nor families.
+// Front header of nn/: what a norm site, a learned map or a sublayer is made of (parameters by name, ops, initial
+// values). It turns sites of a wiring into nodes of a graph; it knows neither whole stacks nor families.
 #ifndef SND_NN_H
 #define SND_NN_H
 
@@ -38,5 +38,49 @@ sonde_status snd_nn_norm(const snd_nn *m, const char *site, const snd_norm_args 
 /// y = x Wᵀ (+ b), parameters site.weight and site.bias.
 sonde_status snd_nn_linear(const snd_nn *m, const char *site, const char *role, const char *alt, snd_id x, int64_t in, int64_t out_features,
                            double gain, bool zero, bool bias, snd_id *out) SONDE_MUST_CHECK;
+/// The kernel's name for a function of the language.
+snd_kfn snd_nn_kfn(snd_fn f);
+
+// ---- sublayers of Transformers ------------------------------------------------------------------------------------------
+
+typedef enum snd_part_kind {
+    SND_PART_NONE,
+    SND_PART_MAP,      // NAME.weight [out, in] and, where `bias`, NAME.bias [out]
+    SND_PART_VALUE,    // NAME itself, of this shape, starting at `start`
+    SND_PART_TABLE,    // NAME.weight [in, out]: a row per token, position or bucket
+    SND_PART_RMS,      // rms norm of `in` features with NAME.weight [in]: the spec's eps and plus1, no bias
+    SND_PART_UNIT,     // x/|x| of `in` features; nothing is learned
+    SND_PART_NORM      // the model's norm of `in` features
+} snd_part_kind;
+
+// One thing that a sublayer is made of. `name` stands behind the sublayer's: "q", "k_norm", "pos_u", "inner".
+typedef struct snd_subpart {
+    snd_part_kind kind;
+    const char *name, *role;           // role: of the init rules
+    int64_t in, out, each;             // each: norms stand on so many pieces of a row (heads), 1 otherwise
+    bool bias;
+    snd_shape shape; double start;
+} snd_subpart;
+enum { SND_MAX_PARTS = 12 };
+
+/// The parts of A, C or M in this layer (from 0) of a stack, in the order of their use. Returns their number.
+int snd_nn_parts(const snd_spec *s, const snd_stack *t, int layer, const snd_sub_args *a, snd_subpart parts[SND_MAX_PARTS]);
+const snd_subpart *snd_nn_part(const snd_subpart *parts, int n, const char *name);   // NULL: there is none
+/// Does this stack's self-attention look back only? (decoders)
+bool snd_nn_causal(const snd_spec *s, const snd_stack *t);
+
+// What the sublayers of one stack share; one for each walk over a stack.
+typedef struct snd_seq {
+    snd_id memory;             // what C attends to: [B, Tm, d]; 0: this stack has no encoder
+    snd_id relative;           // t5: the stack's table [buckets, heads]; 0: none
+    snd_id first_v[2];         // values of the stack's first A and first C, for v1=; start at 0
+    /// xl: the segment before, as this sublayer read it [B, Tp, d]; *out = 0: there was none. May be NULL.
+    sonde_status (*past)(void *ctx, const char *site, snd_id *out);
+    void *ctx;
+} snd_seq;
+
+/// A(u), C(u) or M(u) of formulas.md section 6 at `site` ("layers.3.A"), u [B, T, d] -> [B, T, d]. m->layer is the layer.
+/// Errors: SONDE_ESHAPE where v1= meets values of another shape; else what the ops say.
+sonde_status snd_nn_sublayer(const snd_nn *m, snd_seq *q, const char *site, const snd_sub_args *a, snd_id u, snd_id *out) SONDE_MUST_CHECK;
 
 #endif

@@ -122,3 +122,12 @@ sonde_status snd_nn_linear(const snd_nn *m, const char *site, const char *role, 
     if (b) *out = snd_g_add(m->g, *out, b);
     return SONDE_OK;
 }
+
+snd_kfn snd_nn_kfn(snd_fn f) {
+    static const snd_kfn KFN[SND_FN_COUNT] = {
+        [SND_FN_RELU] = SND_KFN_RELU, [SND_FN_GELU] = SND_KFN_GELU, [SND_FN_GELU_TANH] = SND_KFN_GELU_TANH,
+        [SND_FN_SILU] = SND_KFN_SILU, [SND_FN_TANH] = SND_KFN_TANH, [SND_FN_SIGMOID] = SND_KFN_SIGMOID,
+        [SND_FN_ERF] = SND_KFN_ERF,   [SND_FN_EXP] = SND_KFN_EXP,   [SND_FN_SOFTPLUS] = SND_KFN_SOFTPLUS,
+        [SND_FN_SQRT] = SND_KFN_SQRT, [SND_FN_LOG] = SND_KFN_LOG,   [SND_FN_ABS] = SND_KFN_ABS};
+    return KFN[f];
+}

@@ -62,8 +62,7 @@ static sonde_status check_table(const snd_graph *g, const snd_attr *a, const snd
     SND_FAIL_IF(t.nd != 2 || t.dim[1] != a->i[I_HEADS], SONDE_ESHAPE, "table of shape %s, must be [buckets, %d heads]",
                 snd_shape_text(t, x), (int)a->i[I_HEADS]);
     const int64_t exact = t.dim[0] / (a->i[I_CAUSAL] ? 2 : 4);
-    SND_FAIL_IF(exact < 1 || (!a->i[I_CAUSAL] && t.dim[0] % 2), SONDE_ERANGE, "%d buckets, must be %s", (int)t.dim[0],
-                a->i[I_CAUSAL] ? "at least 2" : "even and at least 4");
+    SND_FAIL_IF(exact < 1, SONDE_ERANGE, "%d buckets, must be at least %d", (int)t.dim[0], a->i[I_CAUSAL] ? 2 : 4);
     SND_FAIL_IF(a->i[I_MAX_DISTANCE] <= exact, SONDE_ERANGE, "largest distance %d, must be more than the %d exact ones",
                 (int)a->i[I_MAX_DISTANCE], (int)exact);
     return SONDE_OK;

@@ -31,6 +31,14 @@ snd_id snd_g_linear(snd_graph *g, snd_id x, snd_id w);
 /// [.., n]. Its backward follows the conditional law given the forward, and each snd_g_grad call draws its own.
 snd_id snd_g_glinear(snd_graph *g, snd_id x, int64_t n, double var);
 
+// ---- tokens and positions -------------------------------------------------------------------------------------------
+/// y[..] = table[tokens[..]];  table [V, d], tokens (I64) [..] -> [.., d]. A token outside 0 .. V-1 gives a row of NaN:
+/// whoever feeds tokens checks them and says which.
+snd_id snd_g_embed(snd_graph *g, snd_id table, snd_id tokens);
+/// Sines and cosines of positions p = first .. first+rows-1 (Vaswani et al. 2017, section 3.5) -> [rows, d]: feature 2i is
+/// sin(p 10000^(-2i/d)), feature 2i+1 the cosine; halves: all sines, then all cosines (Transformer-XL).
+snd_id snd_g_sinusoid(snd_graph *g, int64_t rows, int64_t d, int64_t first, bool halves);
+
 // ---- elementwise ----------------------------------------------------------------------------------------------------
 snd_id snd_g_lin(snd_graph *g, double a, snd_id x, double b, snd_id y);    ///< a x + b y
 snd_id snd_g_affine(snd_graph *g, double a, snd_id x, double b);           ///< a x + b

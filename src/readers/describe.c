@@ -390,7 +390,7 @@ static sonde_status walk(snd_describer *b, snd_val *out) {
     SND_TRY(snd_d_node(b, SND_D_SOURCE, false, NULL, 0, &in, &n));
     n->stream = true;
     SND_TRY(snd_d_text_begin(b));
-    SND_TRY(snd_d_relative(b));
+    SND_TRY(snd_d_positions(b));
     const sonde_status st = snd_walk_stack(&w, in, out);
     if (st != SONDE_OK) return snd_fail_prefix(st, "wiring: ");
     b->d->n_sublayers = w.n_sublayers;
@@ -406,21 +406,16 @@ static bool calls_cross(const snd_describer *b) {
 }
 
 static sonde_status stacks(snd_describer *b, snd_val *out) {
-    const snd_spec *s = b->spec;
-    snd_model_stack(s, &b->stack);
-    if (s->arch != SND_ARCH_ENCDEC || s->family != SND_FAM_TRANSFORMER) return walk(b, out);
-    b->stack.Le = (int)s->encoder_layers;
-    b->stack.Ld = (int)s->decoder_layers;
-    b->stack.prefix = "encoder.";
-    b->stack.L = (int)s->encoder_layers;
-    b->stack.cross = false;
-    SND_TRY(walk(b, out));
-    b->stack.prefix = "decoder.";
-    b->stack.L = (int)s->decoder_layers;
-    b->stack.cross = true;
-    const int32_t memory = out->id;
-    SND_TRY(walk(b, out));
-    b->nodes[memory].grad = true; // through the decoder's cross-attention; where there is none, a warning says so
+    snd_stack t[2];
+    const int n = snd_model_stacks(b->spec, t);
+    int32_t memory = 0;
+    for (int i = 0; i < n; i++) {
+        memory = i ? out->id : 0;
+        b->stack = t[i];
+        SND_TRY(walk(b, out));
+    }
+    if (memory)
+        b->nodes[memory].grad = true; // through the decoder's cross-attention; where there is none, a warning says so
     return SONDE_OK;
 }
 

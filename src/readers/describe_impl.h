@@ -80,7 +80,7 @@ sonde_status snd_d_value(snd_describer *b, const char *name, const char *role, s
 sonde_status snd_d_norm(snd_describer *b, const char *site, const snd_norm_args *n, int64_t d, bool *zero) SONDE_MUST_CHECK;
 sonde_status snd_d_sublayer(snd_describer *b, const char *site, const snd_sub_args *s, bool *out_zero, bool *closed) SONDE_MUST_CHECK;
 sonde_status snd_d_embedding(snd_describer *b) SONDE_MUST_CHECK;
-sonde_status snd_d_relative(snd_describer *b) SONDE_MUST_CHECK;
+sonde_status snd_d_positions(snd_describer *b) SONDE_MUST_CHECK;
 sonde_status snd_d_head(snd_describer *b, int64_t width) SONDE_MUST_CHECK;
 void snd_d_norm_text(const snd_norm_args *n, snd_buf *b);
 sonde_status snd_d_groups(snd_describer *b) SONDE_MUST_CHECK;

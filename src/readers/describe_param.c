@@ -7,7 +7,7 @@
 #include <string.h>
 
 static const char *join(const snd_describer *b, const char *site, const char *part) {
-    return snd_arena_printf(b->arena, "%s.%s", site, part);
+    return site ? snd_arena_printf(b->arena, "%s.%s", site, part) : part;
 }
 
 static snd_nn rules(const snd_describer *b, const snd_spec *spec) {
@@ -167,24 +167,8 @@ sonde_status snd_d_norm(snd_describer *b, const char *site, const snd_norm_args 
 
 // ---- sublayers of Transformers ------------------------------------------------------------------------------------------------
 
-typedef struct heads {
-    int64_t q, kv, dim;
-} heads;
-
-static heads heads_of(const snd_describer *b) {
-    const snd_spec *s = b->spec;
-    return (heads){s->heads, snd_spec_kv_heads(s, b->layer + 1, b->stack.L), s->head_dim};
-}
-
-// The norm on queries, keys or values: no bias; l2 learns nothing.
-static sonde_status head_norm(snd_describer *b, const char *site, const char *part, snd_qknorm kind, int64_t n_heads,
-                              int64_t dim) {
-    const snd_spec *s = b->spec;
-    snd_cost_norm(b->d, kind == SND_QK_L2 ? SND_NORM_SCALE : SND_NORM_RMS, (double)(b->tokens * n_heads * dim));
-    if (kind == SND_QK_L2) return SONDE_OK;
-    const char *name = snd_arena_printf(b->arena, "%s.%s.weight", site, part);
-    return snd_d_value(b, name, "g", SND_SHAPE(kind == SND_QK_RMS_FULL ? n_heads * dim : dim), s->plus1 ? 0 : 1, false,
-                       NULL);
+static int64_t kv_heads_of(const snd_describer *b) {
+    return snd_spec_kv_heads(b->spec, b->layer + 1, b->stack.L);
 }
 
 // Pairs of query and key that the mask lets through, of one head and one example.
@@ -192,67 +176,76 @@ static double visible_pairs(const snd_describer *b, bool cross) {
     const double t = (double)b->tokens, m = (double)b->memory;
     if (cross) return t * m;
     const double w = (double)snd_spec_window(b->spec, b->layer + 1, b->stack.L);
-    const bool causal = b->spec->arch == SND_ARCH_DECODER || !strcmp(b->stack.prefix, "decoder.");
+    const bool causal = snd_nn_causal(b->spec, &b->stack);
     if (w <= 0 || w > t) return causal ? t * (t + 1) / 2 : t * t;
     const double one_side = t * w - w * (w - 1) / 2; // |query - key| < w on one side, itself included
     return causal ? one_side : 2 * one_side - t;
 }
 
-static sonde_status xl_params(snd_describer *b, const char *site, heads h) {
-    SND_TRY(snd_d_map(b, join(b, site, "r"), "r", NULL, b->stack.d, h.q * h.dim, 0, -1, false, false, NULL));
-    SND_TRY(snd_d_value(b, join(b, site, "pos_u"), "b", SND_SHAPE(h.q, h.dim), 0, false, NULL));
-    return snd_d_value(b, join(b, site, "pos_v"), "b", SND_SHAPE(h.q, h.dim), 0, false, NULL);
+// Parameters of one part of a sublayer, and what its norms cost. *zero: a map that starts at zero.
+static sonde_status add_part(snd_describer *b, const char *site, const snd_subpart *p, bool *zero) {
+    const char *name = join(b, site, p->name);
+    const double elements = (double)(b->tokens * p->in * p->each);
+    bool unused;
+    *zero = false;
+    if (!name) return SONDE_ENOMEM;
+    switch (p->kind) {
+    case SND_PART_MAP: return snd_d_map(b, name, p->role, NULL, p->in, p->out, 0, -1, false, p->bias, zero);
+    case SND_PART_VALUE: return snd_d_value(b, name, p->role, p->shape, p->start, false, NULL);
+    case SND_PART_TABLE:
+        return add_map(b, join(b, name, "weight"), p->role, NULL, SND_SHAPE(p->in, p->out), p->in, p->out, -1, false,
+                       NULL);
+    case SND_PART_UNIT: snd_cost_norm(b->d, SND_NORM_SCALE, elements); return SONDE_OK;
+    case SND_PART_RMS:
+        snd_cost_norm(b->d, SND_NORM_RMS, elements);
+        return snd_d_value(b, join(b, name, "weight"), p->role, SND_SHAPE(p->in), b->spec->plus1 ? 0 : 1, false, NULL);
+    default:
+        snd_cost_norm(b->d, b->stack.norm.kind, elements);
+        return snd_d_norm(b, name, &b->stack.norm, p->in, &unused);
+    }
 }
 
-static sonde_status inner_norm(snd_describer *b, const char *site, int64_t width) {
-    bool zero;
-    snd_cost_norm(b->d, b->stack.norm.kind, (double)(b->tokens * width));
-    const char *name = join(b, site, "inner");
-    return name ? snd_d_norm(b, name, &b->stack.norm, width, &zero) : SONDE_ENOMEM;
+// zero[i]: does part i start at zero?
+static sonde_status add_parts(snd_describer *b, const char *site, const snd_subpart *parts, int n, bool *zero) {
+    for (int i = 0; i < n; i++) SND_TRY(add_part(b, site, &parts[i], &zero[i]));
+    return SONDE_OK;
+}
+
+static bool starts_at_zero(const snd_subpart *parts, int n, const bool *zero, const char *name) {
+    const snd_subpart *p = snd_nn_part(parts, n, name);
+    return p && zero[p - parts];
 }
 
 static sonde_status attention(snd_describer *b, const char *site, const snd_sub_args *a, bool *out_zero, bool *closed) {
-    const snd_spec *s = b->spec;
-    const heads h = heads_of(b);
-    const int64_t d = b->stack.d, dq = h.q * h.dim, dkv = h.kv * h.dim;
-    const bool cross = a->which == 'C', bias = s->attn_bias;
-    bool v_zero, o_zero, unused;
-    SND_TRY(snd_d_map(b, join(b, site, "q"), "q", NULL, d, dq, 0, -1, false, bias, &unused));
-    SND_TRY(snd_d_map(b, join(b, site, "k"), "k", NULL, d, dkv, 0, -1, false, bias, &unused));
-    SND_TRY(snd_d_map(b, join(b, site, "v"), "v", NULL, d, dkv, 0, -1, false, bias, &v_zero));
-    if (s->qk_norm != SND_QK_NONE) {
-        SND_TRY(head_norm(b, site, "q_norm", s->qk_norm, h.q, h.dim));
-        SND_TRY(head_norm(b, site, "k_norm", s->qk_norm, h.kv, h.dim));
-    }
-    if (a->vnorm)
-        SND_TRY(head_norm(b, site, "v_norm", s->qk_norm == SND_QK_NONE ? SND_QK_RMS_HEAD : s->qk_norm, h.kv, h.dim));
-    if (!cross && snd_spec_position(s, b->layer + 1, b->stack.L) == SND_POS_XL) SND_TRY(xl_params(b, site, h));
-    if (a->headgain) SND_TRY(snd_d_value(b, join(b, site, "head_gain"), "headgain", SND_SHAPE(h.q), 1, false, NULL));
-    if (a->inner) SND_TRY(inner_norm(b, site, dq));
-    SND_TRY(snd_d_map(b, join(b, site, "o"), "o", NULL, dq, d, 0, -1, false, bias, &o_zero));
-    const double t = (double)b->tokens, from = cross ? (double)b->memory : t;
-    snd_cost_gemm(b->d, t, (double)d, (double)dq);
-    snd_cost_gemm(b->d, from, (double)d, (double)(2 * dkv));
-    snd_cost_gemm(b->d, t, (double)dq, (double)d);
-    snd_cost_attention(b->d, t, visible_pairs(b, cross), (double)h.q, (double)h.dim);
-    *out_zero = *closed = v_zero || o_zero;
+    snd_subpart parts[SND_MAX_PARTS];
+    bool zero[SND_MAX_PARTS];
+    const int n = snd_nn_parts(b->spec, &b->stack, b->layer, a, parts);
+    SND_TRY(add_parts(b, site, parts, n, zero));
+    const bool cross = a->which == 'C';
+    const int64_t hd = b->spec->head_dim, dq = b->spec->heads * hd, dkv = kv_heads_of(b) * hd;
+    const double d = (double)b->stack.d, t = (double)b->tokens, from = cross ? (double)b->memory : t;
+    snd_cost_gemm(b->d, t, d, (double)dq);
+    snd_cost_gemm(b->d, from, d, (double)(2 * dkv));
+    snd_cost_gemm(b->d, t, (double)dq, d);
+    snd_cost_attention(b->d, t, visible_pairs(b, cross), (double)b->spec->heads, (double)hd);
+    *out_zero = *closed = starts_at_zero(parts, n, zero, "v") || starts_at_zero(parts, n, zero, "o");
     return SONDE_OK;
 }
 
 static sonde_status feed_forward(snd_describer *b, const char *site, const snd_sub_args *a, bool *out_zero,
                                  bool *closed) {
     const snd_spec *s = b->spec;
-    const int64_t d = b->stack.d, n = b->stack.n;
-    const double t = (double)b->tokens;
-    bool up, gate = false, down;
-    SND_TRY(snd_d_map(b, join(b, site, "up"), "up", NULL, d, n, 0, -1, false, s->bias, &up));
-    if (s->gated) SND_TRY(snd_d_map(b, join(b, site, "gate"), "gate", NULL, d, n, 0, -1, false, s->bias, &gate));
-    if (a->inner) SND_TRY(inner_norm(b, site, n));
-    SND_TRY(snd_d_map(b, join(b, site, "down"), "down", NULL, n, d, 0, -1, false, s->bias, &down));
-    snd_cost_gemm(b->d, t, (double)d, (double)(s->gated ? 2 * n : n));
-    snd_cost_unary(b->d, s->act_fn, t * (double)n);
-    if (s->gated) snd_cost_binary(b->d, 2 * t * (double)n, t * (double)n);
-    snd_cost_gemm(b->d, t, (double)n, (double)d);
+    const double d = (double)b->stack.d, n_hidden = (double)b->stack.n, t = (double)b->tokens;
+    snd_subpart parts[SND_MAX_PARTS];
+    bool zero[SND_MAX_PARTS];
+    const int n = snd_nn_parts(s, &b->stack, b->layer, a, parts);
+    SND_TRY(add_parts(b, site, parts, n, zero));
+    snd_cost_gemm(b->d, t, d, s->gated ? 2 * n_hidden : n_hidden);
+    snd_cost_unary(b->d, s->act_fn, t * n_hidden);
+    if (s->gated) snd_cost_binary(b->d, 2 * t * n_hidden, t * n_hidden);
+    snd_cost_gemm(b->d, t, n_hidden, d);
+    const bool up = starts_at_zero(parts, n, zero, "up"), gate = starts_at_zero(parts, n, zero, "gate");
+    const bool down = starts_at_zero(parts, n, zero, "down");
     *closed = up || gate || down;
     *out_zero = down || ((up || gate) && snd_fn_apply(s->act_fn, 0) == 0) || (s->gated && up);
     return SONDE_OK;
@@ -260,15 +253,14 @@ static sonde_status feed_forward(snd_describer *b, const char *site, const snd_s
 
 static sonde_status attention_text(const snd_describer *b, const snd_sub_args *a, snd_buf *t) {
     const snd_spec *s = b->spec;
-    const heads h = heads_of(b);
-    const int64_t l = b->layer + 1, L = b->stack.L;
-    const bool cross = a->which == 'C', causal = s->arch == SND_ARCH_DECODER || !strcmp(b->stack.prefix, "decoder.");
+    const int64_t l = b->layer + 1, L = b->stack.L, kv = kv_heads_of(b);
+    const bool cross = a->which == 'C', causal = snd_nn_causal(s, &b->stack);
     snd_buf_printf(t, "%s, %lld heads of %lld",
                    cross    ? "cross-attention"
                    : causal ? "causal self-attention"
                             : "self-attention",
-                   (long long)h.q, (long long)h.dim);
-    if (h.kv != h.q) snd_buf_printf(t, " (keys and values: %lld)", (long long)h.kv);
+                   (long long)s->heads, (long long)s->head_dim);
+    if (kv != s->heads) snd_buf_printf(t, " (keys and values: %lld)", (long long)kv);
     const snd_position p = cross ? SND_POS_NONE : snd_spec_position(s, l, L);
     if (!cross) snd_buf_printf(t, ", positions %s", snd_position_name(p));
     if (p == SND_POS_ROPE) {
@@ -321,31 +313,30 @@ sonde_status snd_d_sublayer(snd_describer *b, const char *site, const snd_sub_ar
 
 // ---- around the stack -----------------------------------------------------------------------------------------------------------
 
+// A learned table around the stacks, where the spec has it.
+static sonde_status outer(snd_describer *b, snd_outer which, const char *prefix, bool *zero) {
+    snd_subpart p;
+    b->layer = -1;
+    if (!snd_transformer_part(b->spec, which, &p)) return SONDE_OK;
+    p.name = snd_arena_printf(b->arena, "%s%s", prefix, p.name);
+    return p.name ? add_part(b, NULL, &p, zero) : SONDE_ENOMEM;
+}
+
 sonde_status snd_d_embedding(snd_describer *b) {
     const snd_spec *s = b->spec;
-    b->layer = -1;
-    if (s->family == SND_FAM_MLP && s->inputs > 0) {
-        snd_cost_gemm(b->d, 1, (double)s->inputs, (double)s->width);
-        return snd_d_map(b, "stem", "stem", NULL, s->inputs, s->width, 0, -1, false, false, NULL);
-    }
-    if (s->family != SND_FAM_TRANSFORMER || s->vocab <= 0) return SONDE_OK;
-    return add_map(b, "embed.token.weight", "embed", NULL, SND_SHAPE(s->vocab, s->width), s->vocab, s->width, -1, false,
-                   NULL);
+    bool unused;
+    if (s->family == SND_FAM_TRANSFORMER) return outer(b, SND_OUTER_TOKEN, "", &unused);
+    if (s->family != SND_FAM_MLP || s->inputs <= 0) return SONDE_OK;
+    snd_cost_gemm(b->d, 1, (double)s->inputs, (double)s->width);
+    return snd_d_map(b, "stem", "stem", NULL, s->inputs, s->width, 0, -1, false, false, NULL);
 }
 
 // Positions that are learned: of each stack on its own.
-sonde_status snd_d_relative(snd_describer *b) {
-    const snd_spec *s = b->spec;
-    b->layer = -1;
-    if (s->family != SND_FAM_TRANSFORMER) return SONDE_OK;
-    if (s->position == SND_POS_LEARNED && s->vocab > 0) {
-        const char *name = snd_arena_printf(b->arena, "%sembed.position.weight", b->stack.prefix);
-        return add_map(b, name, "pos", NULL, SND_SHAPE(s->context, s->width), s->context, s->width, -1, false, NULL);
-    }
-    if (s->position != SND_POS_T5) return SONDE_OK;
-    const char *name = snd_arena_printf(b->arena, "%sembed.relative.weight", b->stack.prefix);
-    return add_map(b, name, "relative", NULL, SND_SHAPE(s->t5_buckets, s->heads), s->t5_buckets, s->heads, -1, false,
-                   NULL);
+sonde_status snd_d_positions(snd_describer *b) {
+    bool unused;
+    if (b->spec->family != SND_FAM_TRANSFORMER) return SONDE_OK;
+    SND_TRY(outer(b, SND_OUTER_POSITION, b->stack.prefix, &unused));
+    return outer(b, SND_OUTER_RELATIVE, b->stack.prefix, &unused);
 }
 
 sonde_status snd_d_head(snd_describer *b, int64_t width) {
@@ -355,10 +346,8 @@ sonde_status snd_d_head(snd_describer *b, int64_t width) {
     b->layer = -1;
     if (out <= 0) return SONDE_OK;
     snd_cost_gemm(b->d, tf ? (double)b->tokens : 1, (double)width, (double)out);
-    if (tf && s->tie) return SONDE_OK;
-    const char *site = snd_arena_printf(b->arena, "%shead", b->stack.prefix);
-    if (!site) return SONDE_ENOMEM;
-    return snd_d_map(b, site, "head", NULL, width, out, 0, -1, false, false, &b->d->head_zero);
+    if (tf) return outer(b, SND_OUTER_HEAD, b->stack.prefix, &b->d->head_zero);
+    return snd_d_map(b, "head", "head", NULL, width, out, 0, -1, false, false, &b->d->head_zero);
 }
 
 // ---- equal rows in one ----------------------------------------------------------------------------------------------------------

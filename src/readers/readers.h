@@ -15,32 +15,53 @@ typedef struct snd_call { const char *name; int layer; snd_id in, out, x; } snd_
 
 typedef struct snd_exit { int layers; snd_id out_x, logits, loss; } snd_exit;
 
+// What comes in at the bottom of a stack of a Transformer: I64 tokens through the embedding, the stream itself in its place,
+// or (encoder-decoder) the memory in place of the whole encoder.
+typedef enum snd_feed { SND_FEED_INVALID, SND_FEED_TOKENS, SND_FEED_STREAM, SND_FEED_MEMORY } snd_feed;
+
+// xl: a sublayer ("layers.3.A") that also reads so many tokens of the segment before, as input "mem.layers.3.A" [B, tokens, d].
+typedef struct snd_past { const char *site; int64_t tokens; } snd_past;
+
 typedef struct snd_model {
     const snd_spec *spec;
     snd_graph *g;
-    snd_id input, cond, targets;       // 0: none
-    snd_id in_x;                       // "in.x"
-    snd_id out_x, logits, loss;        // of the deepest exit; 0: none
+    // Every input of the graph, by the name that files of `run` use: "input" [B, inputs or d] (mlp); "tokens" (I64 [B, T]) or
+    // "x" [B, T, d], "src_tokens", "src_x" or "memory" [B, Ts, d], "mem.SITE" (transformer); "cond" [B, cond]; "targets"
+    // (I64 [B], or [B, T]). Which of them there are depends on spec and snd_build.
+    snd_tap *inputs; int n_inputs;
+    snd_id input, cond, targets;       // "input", "x" or "tokens", whichever there is; "cond"; "targets". 0: none
+    snd_id in_x;                       // "in.x" of the decoder or only stack
+    snd_id out_x, logits, loss;        // of the deepest exit; 0: none. Logits are [B, outputs], or [B, T, vocab]
     snd_exit *exits; int n_exits;
     snd_tap *taps; int n_taps;         // every value with a name, in running order
     snd_call *calls; int n_calls;
-    int n_sublayers;                   // S
-    int64_t rows;
+    int n_sublayers;                   // S of the decoder or only stack
+    int64_t rows, tokens;              // examples B; T (mlp: 1). A stream has rows * tokens rows of d features
 } snd_model;
 
 typedef struct snd_build {
     snd_dtype dtype;
     int64_t rows;                      // examples
+    // Transformers alone; tokens and src_tokens 0: 1; feeds 0: tokens where there is a vocab, else the stream
+    int64_t tokens, src_tokens;        // length of the (decoder's) sequence; of the encoder's sequence or of the memory
+    snd_feed feed, src_feed;           // of the decoder or only stack; of the encoder
+    const snd_past *past; int n_past;
     bool eval;                         // batch norm by running statistics
     bool integrate;                    // Gaussian maps integrated out
-    bool with_targets;                 // targets input and loss (needs outputs or vocab)
-    const int *exits; int n_exits;     // depths that get an out: of their own; NULL: only L
+    bool with_cond;                    // the input "cond" even where the wiring never reads c
+    bool with_targets;                 // targets input and loss (needs outputs, or vocab and tokens)
+    const int *exits; int n_exits;     // depths that get an out: of their own; NULL: only L. Encoder-decoder: the decoder's
 } snd_build;
 
-/// Builds the graph of a spec. Errors carry the formula's place.
+/// Builds the graph of a spec (mlp, transformer). All parameters of the spec are in it, those that the inputs leave unused
+/// too. Errors carry the formula's place; SONDE_EINPUT: more tokens than learned positions, targets without logits, a past
+/// that no sublayer reads.
 sonde_status snd_model_build(snd_arena *a, const snd_spec *spec, const snd_build *o, snd_model **out) SONDE_MUST_CHECK;
 snd_id snd_model_tap(const snd_model *m, const char *name);    // 0: no such value
-/// The stack's constants and norm as the walker wants them (decoder or only stack).
+snd_id snd_model_input(const snd_model *m, const char *name);  // 0: no such input
+/// The stacks of a spec in running order, as the walker wants them: one, or encoder and decoder. Returns their number.
+int snd_model_stacks(const snd_spec *spec, snd_stack out[2]);
+/// The last of them.
 void snd_model_stack(const snd_spec *spec, snd_stack *out);
 
 // ---- describe -----------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,108 @@
+// Rows of a table by token, and the fixed positions.
+//   embed      in table [V, d], tokens (I64) [..] -> [.., d].   dtable[v] = sum of dy over the places of token v
+//   sinusoid   no input -> [rows, d].  i[0] = rows, i[1] = d, i[2] = first position, i[3] = halves
+// embed keeps the table's exponent; its gradient has that of dy. embed_bwd: in dy, tokens; i[0] = V.
+#include "ops/ops_impl.h"
+
+#include <math.h>
+
+static sonde_status embed_shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_dtype *dtype) {
+    (void)dtype;
+    char a[160];
+    const snd_shape table = snd_shape_of(g, n->in[0]), tokens = snd_shape_of(g, n->in[1]);
+    SND_FAIL_IF(snd_g_value(g, n->in[1])->dtype != SND_I64, SONDE_ETYPE, "tokens are %s, must be i64",
+                snd_dtype_name(snd_g_value(g, n->in[1])->dtype));
+    SND_FAIL_IF(table.nd != 2, SONDE_ESHAPE, "the table has shape %s, a matrix is needed", snd_shape_text(table, a));
+    SND_FAIL_IF(tokens.nd >= SND_MAX_DIMS, SONDE_ESHAPE, "tokens of shape %s have too many dimensions",
+                snd_shape_text(tokens, a));
+    *out = tokens;
+    out->dim[out->nd++] = table.dim[1];
+    return SONDE_OK;
+}
+
+static void embed_run(snd_oprun *r) {
+    const snd_shape table = snd_in_shape(r, 0);
+    const snd_rv *x = snd_in(r, 0);
+    snd_k_gather(r->threads, r->t, table.dim[0], table.dim[1], x->p, snd_shape_size(snd_in_shape(r, 1)),
+                 snd_in(r, 1)->p, snd_out(r, 0)->p);
+    snd_out_done(r, 0, x->e, -1);
+}
+
+static void embed_grad(snd_graph *g, const snd_node *n, const snd_id *dout, const bool *need, snd_id *din) {
+    const snd_attr a = {.i = {snd_shape_of(g, n->in[0]).dim[0]}};
+    if (need[0]) din[0] = snd_g_op(g, SND_OP_EMBED_BWD, (snd_id[]){dout[0], n->in[1]}, 2, &a, NULL);
+}
+
+static sonde_status embed_bwd_shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_dtype *dtype) {
+    (void)dtype;
+    const snd_shape dy = snd_shape_of(g, n->in[0]);
+    *out = SND_SHAPE(n->attr.i[0], dy.dim[dy.nd - 1]);
+    return SONDE_OK;
+}
+
+static void embed_bwd_run(snd_oprun *r) {
+    int64_t R, D;
+    snd_rows(snd_in_shape(r, 0), &R, &D);
+    const snd_rv *dy = snd_in(r, 0);
+    snd_k_scatter_add(r->threads, r->t, R, D, snd_in(r, 1)->p, dy->p, r->n->attr.i[0], snd_out(r, 0)->p);
+    snd_out_done(r, 0, dy->e, -1);
+}
+
+static const snd_op_case embed_cases[] = {
+    {.label = "2x3 tokens of 5",
+     .n_in = 2,
+     .in = {{2, {5, 4}}, {2, {2, 3}}},
+     .target = 2,
+     .classes = 5,
+     .all_count = true},
+    {.label = "tokens that repeat",
+     .n_in = 2,
+     .in = {{2, {3, 40}}, {1, {50}}},
+     .target = 2,
+     .classes = 3,
+     .all_count = true},
+};
+const snd_op_info snd_op_embed = {.name = "embed",
+                                  .shape = embed_shape,
+                                  .run = embed_run,
+                                  .grad = embed_grad,
+                                  .cost = snd_cost_few,
+                                  SND_CASES(embed_cases)};
+const snd_op_info snd_op_embed_bwd = {
+    .name = "embed_bwd", .shape = embed_bwd_shape, .run = embed_bwd_run, .cost = snd_cost_few};
+
+snd_id snd_g_embed(snd_graph *g, snd_id table, snd_id tokens) {
+    return table && tokens ? snd_g_op(g, SND_OP_EMBED, (snd_id[]){table, tokens}, 2, NULL, NULL) : 0;
+}
+
+// ---- sinusoid -------------------------------------------------------------------------------------------------------
+
+static sonde_status sinusoid_shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_dtype *dtype) {
+    (void)g;
+    (void)dtype;
+    *out = SND_SHAPE(n->attr.i[0], n->attr.i[1]);
+    return SONDE_OK;
+}
+
+static void sinusoid_run(snd_oprun *r) {
+    const int64_t *a = r->n->attr.i, rows = a[0], d = a[1], half = d / 2;
+    void *y = snd_out(r, 0)->p;
+    for (int64_t j = 0; j < d; j++) {
+        const int64_t pair = a[3] ? j % half : j / 2;
+        const bool sine = a[3] ? j < half : j % 2 == 0;
+        const double rate = pow(10000, -2 * (double)pair / (double)d);
+        for (int64_t p = 0; p < rows; p++) {
+            const double angle = (double)(a[2] + p) * rate;
+            snd_store(r->t, y, p * d + j, sine ? sin(angle) : cos(angle));
+        }
+    }
+    snd_out_done(r, 0, 0, 1);
+}
+
+const snd_op_info snd_op_sinusoid = {
+    .name = "sinusoid", .shape = sinusoid_shape, .run = sinusoid_run, .cost = snd_cost_some};
+
+snd_id snd_g_sinusoid(snd_graph *g, int64_t rows, int64_t d, int64_t first, bool halves) {
+    const snd_attr a = {.i = {rows, d, first, halves}};
+    return snd_g_op(g, SND_OP_SINUSOID, NULL, 0, &a, NULL);
+}

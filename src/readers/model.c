@@ -1,0 +1,279 @@
+// Whole models: inputs, one stack or two, head and loss, built by walking the wiring with the reader of build.c.
+// Invariant: the parameters are those of the spec, whatever the inputs. An encoder that `memory` replaces is walked all
+// the same, on zeros and in silence: its parameters are declared, its values are never asked for.
+#include "readers/build_impl.h"
+
+#include <string.h>
+
+static sonde_status on_extra(void *ctx, const char *name, snd_id v) {
+    return snd_b_tap(ctx, name, v);
+}
+
+// ---- stacks -----------------------------------------------------------------------------------------------------------------
+
+static snd_stack base_stack(const snd_spec *s) {
+    return (snd_stack){
+        .prefix = "",
+        .f = s->formula,
+        .block = s->block,
+        .mlp = s->family == SND_FAM_MLP,
+        .convnet = s->family == SND_FAM_CONVNET,
+        .L = (int)s->layers,
+        .d = s->width,
+        .n = s->hidden,
+        .cond = s->cond,
+        .norm = {.kind = s->norm, .eps = s->eps, .gain = 1, .plus1 = s->plus1, .affine = true, .bias = s->norm_bias}};
+}
+
+int snd_model_stacks(const snd_spec *s, snd_stack out[2]) {
+    out[0] = out[1] = base_stack(s);
+    if (s->arch != SND_ARCH_ENCDEC || s->family != SND_FAM_TRANSFORMER) return 1;
+    for (int i = 0; i < 2; i++) {
+        out[i].prefix = i ? "decoder." : "encoder.";
+        out[i].Le = (int)s->encoder_layers;
+        out[i].Ld = (int)s->decoder_layers;
+        out[i].L = i ? out[i].Ld : out[i].Le;
+        out[i].cross = i == 1;
+    }
+    return 2;
+}
+
+void snd_model_stack(const snd_spec *s, snd_stack *t) {
+    snd_stack all[2];
+    *t = all[snd_model_stacks(s, all) - 1];
+}
+
+static sonde_status check_formula(snd_arena *a, const snd_stack *stack) {
+    snd_walk w = {.arena = a, .stack = stack};
+    snd_val in = {.kind = SND_V_STREAM, .cols = stack->d, .id = 1};
+    if (stack->convnet) in = (snd_val){.kind = SND_V_MAP, .cols = stack->d, .h = 32, .w = 32, .id = 1};
+    const sonde_status s = snd_walk_check(&w, in);
+    return s == SONDE_OK ? s : snd_fail_prefix(s, "wiring: ");
+}
+
+// ---- head, loss, exits --------------------------------------------------------------------------------------------------------
+
+static sonde_status head(snd_builder *b, snd_id out_x, snd_id *logits) {
+    const snd_spec *s = b->m->spec;
+    *logits = 0;
+    if (s->family == SND_FAM_MLP) return snd_mlp_head(&b->nn, out_x, logits);
+    snd_id unused;
+    if (snd_model_input(b->m, "tokens")) return snd_transformer_head(&b->nn, out_x, logits);
+    return snd_transformer_table(&b->nn, SND_OUTER_HEAD, &unused); // x replaces the vocabulary on both sides
+}
+
+static sonde_status need_logits(const snd_builder *b, snd_id logits) {
+    const snd_spec *s = b->m->spec;
+    SND_FAIL_IF(!logits && s->family == SND_FAM_MLP, SONDE_EINPUT,
+                "targets need logits, but this model has no head; give outputs=CLASSES");
+    SND_FAIL_IF(!logits, SONDE_EINPUT, "targets need logits, which %s; give %s",
+                s->vocab > 0 ? "x in place of tokens leaves out" : "a model without vocab lacks",
+                s->vocab > 0 ? "tokens" : "vocab=NUMBER");
+    return SONDE_OK;
+}
+
+static sonde_status add_loss(snd_builder *b, snd_exit *e) {
+    snd_model *m = b->m;
+    if (!b->o->with_targets) return SONDE_OK;
+    SND_TRY(need_logits(b, e->logits));
+    snd_shape s = snd_g_value(b->nn.g, e->logits)->shape;
+    s.nd--;
+    if (!m->targets) SND_TRY(snd_b_input(b, "targets", snd_shape_make(s.nd, s.dim), SND_I64, &m->targets));
+    e->loss = snd_g_xent(b->nn.g, e->logits, m->targets);
+    return SONDE_OK;
+}
+
+static sonde_status finish(snd_builder *b, int layers, snd_id out_x) {
+    snd_model *m = b->m;
+    snd_exit e = {.layers = layers, .out_x = out_x};
+    SND_TRY(head(b, out_x, &e.logits));
+    SND_TRY(snd_b_check(b, "head"));
+    SND_TRY(add_loss(b, &e));
+    SND_TRY(snd_b_room(b->arena, (void **)&m->exits, &b->cap_exits, m->n_exits, sizeof *m->exits));
+    m->exits[m->n_exits++] = e;
+    m->out_x = e.out_x;
+    m->logits = e.logits;
+    m->loss = e.loss;
+    if (e.logits && layers == b->stack.L) SND_TRY(snd_b_tap(b, "logits", e.logits));
+    if (e.loss && layers == b->stack.L) SND_TRY(snd_b_tap(b, "loss", e.loss));
+    return snd_b_check(b, "head");
+}
+
+static sonde_status on_exit(void *self, int layers, snd_val out_x) {
+    return finish(self, layers, out_x.id);
+}
+
+// ---- walking --------------------------------------------------------------------------------------------------------------------
+
+static sonde_status walk(snd_builder *b, snd_id x, bool exits, snd_id *out) {
+    snd_reader r = snd_build_ops;
+    r.self = b;
+    snd_walk w = {.arena = b->arena, .stack = &b->stack, .reader = &r};
+    if (exits) {
+        w.exits = b->o->exits;
+        w.n_exits = b->o->n_exits;
+        w.on_exit = on_exit;
+    }
+    const snd_val in = {.kind = SND_V_STREAM, .cols = b->stack.d, .id = x};
+    snd_val v;
+    const sonde_status s = snd_walk_stack(&w, in, &v);
+    if (s != SONDE_OK) return snd_fail_prefix(s, "wiring: ");
+    b->m->n_sublayers = w.n_sublayers;
+    *out = v.id;
+    return SONDE_OK;
+}
+
+static sonde_status last_stack(snd_builder *b, snd_id x) {
+    snd_id out_x;
+    SND_TRY(walk(b, x, true, &out_x));
+    return b->o->n_exits ? SONDE_OK : finish(b, b->stack.L, out_x);
+}
+
+// ---- transformers -----------------------------------------------------------------------------------------------------------
+
+// The memory of the segment before, of a sublayer that was said to have one.
+static sonde_status on_past(void *ctx, const char *site, snd_id *out) {
+    snd_builder *b = ctx;
+    *out = 0;
+    for (int i = 0; i < b->o->n_past && !b->silent; i++) {
+        if (strcmp(b->o->past[i].site, site) != 0) continue;
+        const char *name = snd_arena_printf(b->arena, "mem.%s", site);
+        if (!name) return SONDE_ENOMEM;
+        return snd_b_input(b, name, SND_SHAPE(b->m->rows, b->o->past[i].tokens, b->stack.d), SND_DT_NONE, out);
+    }
+    return SONDE_OK;
+}
+
+static sonde_status every_past_is_read(const snd_builder *b) {
+    for (int i = 0; i < b->o->n_past; i++) {
+        const char *name = snd_arena_printf(b->arena, "mem.%s", b->o->past[i].site);
+        if (!name) return SONDE_ENOMEM;
+        SND_FAIL_IF(!snd_model_input(b->m, name), SONDE_EINPUT,
+                    "%s: no self-attention with positions xl has the name %s", name, b->o->past[i].site);
+    }
+    return SONDE_OK;
+}
+
+// Learned tables of a stack are made here, before anything asks for them: all of them belong to the spec.
+static sonde_status enter_stack(snd_builder *b, const snd_stack *t, snd_id memory) {
+    b->stack = *t;
+    b->nn.layer = -1;
+    b->seq = (snd_seq){.memory = memory, .past = on_past, .ctx = b};
+    snd_id unused;
+    SND_TRY(snd_transformer_table(&b->nn, SND_OUTER_POSITION, &unused));
+    return snd_transformer_table(&b->nn, SND_OUTER_RELATIVE, &b->seq.relative);
+}
+
+static sonde_status feed(snd_builder *b, snd_feed f, int64_t T, const char *tokens, const char *x, snd_id *input,
+                         snd_id *out) {
+    const int64_t B = b->m->rows;
+    if (f != SND_FEED_TOKENS) {
+        SND_TRY(snd_b_input(b, x, SND_SHAPE(B, T, b->stack.d), SND_DT_NONE, input));
+        *out = *input;
+        return SONDE_OK;
+    }
+    SND_TRY(snd_b_input(b, tokens, SND_SHAPE(B, T), SND_I64, input));
+    SND_TRY(snd_transformer_embed(&b->nn, *input, out));
+    return snd_b_check(b, "embedding");
+}
+
+static snd_feed feed_of(const snd_spec *s, snd_feed said) {
+    return said ? said : s->vocab > 0 ? SND_FEED_TOKENS : SND_FEED_STREAM;
+}
+
+static int64_t at_least_one(int64_t n) {
+    return n > 0 ? n : 1;
+}
+
+static sonde_status encoder(snd_builder *b, const snd_stack *t, snd_id *memory) {
+    const snd_feed f = feed_of(b->m->spec, b->o->src_feed);
+    const int64_t T = at_least_one(b->o->src_tokens);
+    snd_id input, x;
+    SND_TRY(enter_stack(b, t, 0));
+    b->silent = f == SND_FEED_MEMORY;
+    if (b->silent) // two tokens: batch norm refuses a single row
+        x = snd_g_const(b->nn.g, SND_SHAPE(b->m->rows, 2, t->d), 0);
+    else
+        SND_TRY(feed(b, f, T, "src_tokens", "src_x", &input, &x));
+    SND_TRY(walk(b, x, false, memory));
+    if (!b->silent) return SONDE_OK;
+    b->silent = false;
+    return snd_b_input(b, "memory", SND_SHAPE(b->m->rows, T, t->d), SND_DT_NONE, memory);
+}
+
+static sonde_status transformer(snd_builder *b, const snd_stack *stacks, int n) {
+    snd_model *m = b->m;
+    const snd_stack *last = &stacks[n - 1];
+    snd_id table, memory = 0, x;
+    b->stack = *last;
+    SND_TRY(snd_transformer_table(&b->nn, SND_OUTER_TOKEN, &table)); // by the rules of the last stack
+    if (n == 2) SND_TRY(encoder(b, &stacks[0], &memory));
+    SND_TRY(enter_stack(b, last, memory));
+    SND_TRY(feed(b, feed_of(m->spec, b->o->feed), m->tokens, "tokens", "x", &m->input, &x));
+    SND_TRY(last_stack(b, x));
+    return every_past_is_read(b);
+}
+
+static sonde_status mlp(snd_builder *b) {
+    snd_model *m = b->m;
+    snd_id x;
+    const snd_spec *s = m->spec;
+    SND_TRY(snd_b_input(b, "input", SND_SHAPE(m->rows, s->inputs > 0 ? s->inputs : s->width), SND_DT_NONE, &m->input));
+    SND_TRY(snd_mlp_begin(&b->nn, m->input, &x));
+    SND_TRY(snd_b_check(b, "stem"));
+    return last_stack(b, x);
+}
+
+// ---- the whole ------------------------------------------------------------------------------------------------------------------
+
+static sonde_status supported(const snd_spec *s) {
+    SND_FAIL_IF(
+        s->family == SND_FAM_CONVNET, SONDE_EUNSUPPORTED,
+        "family convnet: this build computes the mlp and transformer families; convnet specs can be described only");
+    return SONDE_OK;
+}
+
+sonde_status snd_model_build(snd_arena *a, const snd_spec *spec, const snd_build *o, snd_model **out) {
+    snd_model *m;
+    SND_NEW(a, m, 1);
+    m->spec = spec;
+    m->rows = o->rows;
+    m->tokens = at_least_one(o->tokens);
+    m->g = snd_graph_create(a, o->dtype);
+    if (!m->g) return SONDE_ENOMEM;
+    snd_builder b = {.m = m, .arena = a, .o = o};
+    b.nn = (snd_nn){.g = m->g,
+                    .spec = spec,
+                    .stack = &b.stack,
+                    .layer = -1,
+                    .integrate = o->integrate,
+                    .eval = o->eval,
+                    .extra = on_extra,
+                    .ctx = &b};
+    snd_stack stacks[2];
+    const int n = snd_model_stacks(spec, stacks);
+    for (int i = 0; i < n; i++)
+        SND_TRY(check_formula(a, &stacks[i])); // a formula's own errors come first, whatever the family
+    SND_TRY(supported(spec));
+    b.stack = stacks[n - 1];
+    SND_TRY(spec->family == SND_FAM_MLP ? mlp(&b) : transformer(&b, stacks, n));
+    if (o->with_cond && !m->cond)
+        SND_TRY(snd_b_input(&b, "cond", SND_SHAPE(m->rows, spec->cond), SND_DT_NONE, &m->cond));
+    SND_TRY(snd_b_check(&b, "model"));
+    *out = m;
+    return SONDE_OK;
+}
+
+static snd_id find(const snd_tap *list, int n, const char *name) {
+    for (int i = 0; i < n; i++)
+        if (!strcmp(list[i].name, name)) return list[i].v;
+    return 0;
+}
+
+snd_id snd_model_tap(const snd_model *m, const char *name) {
+    return find(m->taps, m->n_taps, name);
+}
+
+snd_id snd_model_input(const snd_model *m, const char *name) {
+    return find(m->inputs, m->n_inputs, name);
+}
