@@ -477,6 +477,27 @@ static void stops_and_zeros_have_no_gradient(void **state) {
     close_net(&a);
 }
 
+// What came through a value without moments is not known; it is neither 0 nor what came another way alone.
+static void lost_moments_lose_the_gradient(void **state) {
+    (void)state;
+    net a = open_net(64, 256, 256, 0.4);
+    const snd_mid x = snd_m_alias(a.t, a.x0), lost = snd_m_unary(a.t, SND_GFN_LOG, x);
+    const snd_mid h = block2(&a, SND_GFN_RELU, 2, lost), y = snd_m_add(a.t, x, h, 1, 1);
+    snd_m_backward(a.t, y);
+    CHECK_REL(gq_of(&a, y), 1, 1e-12);
+    CHECK_REL(gq_of(&a, h), 1, 1e-12);
+    assert_true(snd_m_reached(a.t, x) && isnan(snd_m_log10_gq(a.t, x)));
+    assert_true(snd_m_reached(a.t, lost) && isnan(snd_m_log10_gq(a.t, lost)));
+    close_net(&a);
+    a = open_net(64, 256, 256, 0.4); // no gradient comes through stop
+    const snd_mid log_x = snd_m_unary(a.t, SND_GFN_LOG, a.x0);
+    const snd_mid fine = snd_m_add(a.t, a.x0, snd_m_stop(a.t, log_x), 1, 1);
+    snd_m_backward(a.t, fine);
+    CHECK_REL(gq_of(&a, a.x0), 1, 1e-12);
+    assert_false(snd_m_reached(a.t, log_x));
+    close_net(&a);
+}
+
 static void approximations_say_so(void **state) {
     (void)state;
     net a = open_net(64, 256, 256, 0.4);
@@ -660,6 +681,7 @@ int main(void) {
         cmocka_unit_test(gates_are_independent_of_what_they_gate),
         cmocka_unit_test(functions_of_one_variable_are_exact),
         cmocka_unit_test(stops_and_zeros_have_no_gradient),
+        cmocka_unit_test(lost_moments_lose_the_gradient),
         cmocka_unit_test(approximations_say_so),
         cmocka_unit_test(functions_of_a_stream_stay_aligned_with_it),
         cmocka_unit_test(norms_end_coherent_growth),

@@ -428,9 +428,9 @@ static sonde_status gradients(snd_prediction *p, const snd_mid *nodes, bool band
         snd_m_backward(p->t, x->out);
         if (bands) snd_m_grad_spread(p->t, x->out, nodes, p->n_taps);
         for (int i = 0; i < p->n_taps; i++) {
-            const double g = snd_m_log10_gq(p->t, p->taps[i].v);
+            const snd_mid v = p->taps[i].v;
             // no path to the output: exactly 0, unless the value comes later than this exit
-            x->log10_gq[i] = !isnan(g) ? g : p->taps[i].v <= x->out ? -INFINITY : NAN;
+            x->log10_gq[i] = snd_m_reached(p->t, v) ? snd_m_log10_gq(p->t, v) : v <= x->out ? -INFINITY : NAN;
             if (!bands || !snd_m_log_gq_var(p->t, p->taps[i].v, p->rows, &x->gq_var[i])) x->gq_var[i] = NAN;
         }
     }

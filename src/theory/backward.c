@@ -563,10 +563,40 @@ static void run_sweep(snd_moments *t, snd_mid out, snd_mid n, bool white) {
     snd_free(w->live);
 }
 
+// Whether what comes back through this operation depends on moments that the forward pass has lost.
+static bool needs_lost(snd_moments *t, snd_mid y) {
+    const m_op op = (m_op)NODE(y)->op;
+    if (op == OP_SUM || op == OP_BOUNDARY || op == OP_STOP) return false;
+    bool lost = isnan(snd_m_e2(t, y, y, 0));
+    for (int i = 0; i < NODE(y)->n; i++) lost = lost || isnan(snd_m_e2(t, NODE(y)->in[i], NODE(y)->in[i], 0));
+    return lost;
+}
+
+// Sums and comparisons of a sweep drop what is not a number, so a gradient that came through such a place looks like 0
+// or like what came another way. Neither is known: the doubt goes to everything behind.
+static void spread_doubt(snd_moments *t, snd_mid out) {
+    bool *doubt = snd_calloc((size_t)t->n_forward, sizeof *doubt);
+    if (!doubt) {
+        t->failed = true;
+        return;
+    }
+    for (snd_mid y = out; y > 0; y--) {
+        m_node *v = NODE(y);
+        if (doubt[y] || (v->reached && isnan(v->gq))) {
+            v->reached = doubt[y] = true;
+            v->gq = NAN;
+        }
+        if (v->op == OP_STOP || !(doubt[y] || (v->reached && needs_lost(t, y)))) continue;
+        for (int i = 0; i < NODE(y)->n; i++) doubt[NODE(y)->in[i]] = true;
+    }
+    snd_free(doubt);
+}
+
 void snd_m_backward(snd_moments *t, snd_mid out) {
     if (t->failed) return;
     if (t->n_forward == 0) t->n_forward = t->n; // the sweeps make nodes of their own
     for (snd_mid y = 0; y < t->n_forward; y++) NODE(y)->reached = false;
     run_sweep(t, out, (snd_mid)t->n_forward, true);
     run_sweep(t, out, (snd_mid)t->n_forward, false);
+    if (!t->failed) spread_doubt(t, out);
 }

@@ -1106,6 +1106,10 @@ double snd_m_align(snd_moments *t, snd_mid a, snd_mid b) {
     return p > 0 && q > 0 ? snd_m_e2(t, a, b, 0) / sqrt(p * q) : NAN;
 }
 
+bool snd_m_reached(const snd_moments *t, snd_mid a) {
+    return NODE(a)->reached;
+}
+
 double snd_m_log10_gq(const snd_moments *t, snd_mid a) {
     const m_node *v = NODE(a);
     return v->reached ? log10(v->gq) + 2 * v->gk * M_LN2 / M_LN10 : NAN;

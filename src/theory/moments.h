@@ -65,7 +65,8 @@ double snd_m_align(snd_moments *t, snd_mid a, snd_mid b); // E a b / sqrt(E a^2 
 
 /// Runs the gradient of N(0, 1) noise on `out` back to the beginning.
 void snd_m_backward(snd_moments *t, snd_mid out);
-double snd_m_log10_gq(const snd_moments *t, snd_mid a); // NAN: not reached
+bool snd_m_reached(const snd_moments *t, snd_mid a);    // by a gradient, known or not
+double snd_m_log10_gq(const snd_moments *t, snd_mid a); // NAN: not reached, or through moments that are not known
 
 /// Finite width (spread.c): finds for the nodes in `want` how the logarithm of E v^2, as one network has it, varies.
 void snd_m_spread(snd_moments *t, const snd_mid *want, int n_want);
