@@ -339,6 +339,30 @@ static void test_folder(void **state) {
     rmdir(dir);
 }
 
+// Labels that differ in case only, or only in what a file name cannot hold, and a label as long as a formula.
+static void test_spec_names(void **state) {
+    char dir[] = "/tmp/sonde-record-XXXXXX", path[300], label[401];
+    assert_non_null(mkdtemp(dir));
+    memset(label, 'x', 400);
+    label[400] = 0;
+    const char *const labels[] = {"first", "1/sqrt(L)", "1/sqrt(l)", "1+sqrt+L+", label};
+    static const char *const files[] = {"spec.yaml", "spec-1_sqrt_L_.yaml", "spec-1_sqrt_l_-2.yaml",
+                                        "spec-1_sqrt_L_-3.yaml"};
+    snd_record *r = snd_record_create(arena(state), SND_REC_PREDICT);
+    for (int i = 0; i < 5; i++) snd_record_run(r, labels[i], "each:  x = x + F(x)")->spec_yaml = labels[i];
+    CHECK_OK(snd_record_write(r, dir));
+    for (int i = 0; i < 4; i++) {
+        char *text;
+        size_t n;
+        snprintf(path, sizeof path, "%s/%s", dir, files[i]);
+        CHECK_OK(snd_read_file(path, 1000, &text, &n));
+        assert_string_equal(text, labels[i]);
+        snd_free(text);
+    }
+    snprintf(path, sizeof path, "rm -r '%s'", dir);
+    assert_int_equal(system(path), 0);
+}
+
 // Every file cut short, and many with one byte changed: an error or a record, never a crash, and errors name the file.
 static void test_damaged(void **state) {
     snd_buf b = {0};
@@ -472,6 +496,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_locale, setup, teardown),
         cmocka_unit_test_setup_teardown(test_csv, setup, teardown),
         cmocka_unit_test_setup_teardown(test_folder, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_spec_names, setup, teardown),
         cmocka_unit_test_setup_teardown(test_damaged, setup, teardown),
         cmocka_unit_test(test_out_of_memory),
         cmocka_unit_test_setup_teardown(test_reading_out_of_memory, setup, teardown),

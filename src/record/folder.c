@@ -17,14 +17,39 @@ static sonde_status write_one(const snd_record *r, const char *dir, const char *
     return s;
 }
 
-// The label as part of a file name: letters, digits, - and _ stay.
-static void safe_label(snd_buf *b, const char *label) {
-    for (; *label; label++) {
+// The label as part of a file name: letters, digits, - and _ stay; a long one (a formula) is cut.
+static void safe_label(char *out, size_t size, const char *label) {
+    size_t n = 0;
+    for (; *label && n + 1 < size; label++) {
         const char c = *label;
         const bool plain =
             (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
-        snd_buf_putn(b, plain ? label : "_", 1);
+        out[n++] = plain ? c : '_';
     }
+    out[n] = 0;
+}
+
+static char lower(char c) {
+    return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+}
+
+// Names that differ in case only are one file on some systems (1/sqrt(L) and 1/sqrt(l) are two wirings).
+static bool taken(const char *const *names, int n, const char *name) {
+    for (int i = 0; i < n; i++) {
+        size_t k = 0;
+        while (name[k] && lower(names[i][k]) == lower(name[k])) k++;
+        if (names[i][k] == name[k]) return true;
+    }
+    return false;
+}
+
+// spec.yaml, spec-LABEL.yaml, and spec-LABEL-2.yaml where that name is taken.
+static const char *spec_name(snd_arena *a, const char *const *names, int n, const char *label) {
+    char safe[64];
+    safe_label(safe, sizeof safe, label);
+    const char *name = n ? snd_arena_printf(a, "spec-%s.yaml", safe) : "spec.yaml";
+    for (int i = 2; name && taken(names, n, name); i++) name = snd_arena_printf(a, "spec-%s-%d.yaml", safe, i);
+    return name;
 }
 
 static bool first_of_label(const snd_record *r, int i) {
@@ -35,19 +60,16 @@ static bool first_of_label(const snd_record *r, int i) {
 
 // The resolved spec of every wiring: spec.yaml for the first run, spec-LABEL.yaml for further labels.
 static sonde_status write_specs(const snd_record *r, const char *dir) {
-    bool any = false;
+    const char **names;
+    int n = 0;
+    SND_NEW(r->arena, names, r->n_runs + 1);
     for (int i = 0; i < r->n_runs; i++) {
         if (!r->runs[i]->spec_yaml || !first_of_label(r, i)) continue;
-        snd_buf name = {0}, b = {0};
-        snd_buf_put(&name, "spec");
-        if (any) snd_buf_put(&name, "-");
-        if (any) safe_label(&name, r->runs[i]->label);
-        snd_buf_put(&name, ".yaml");
+        names[n] = spec_name(r->arena, names, n, r->runs[i]->label);
+        if (!names[n]) return SONDE_ENOMEM;
+        snd_buf b = {0};
         snd_buf_put(&b, r->runs[i]->spec_yaml);
-        any = true;
-        const sonde_status s = name.failed ? SONDE_ENOMEM : write_one(r, dir, name.s, &b);
-        snd_buf_free(&name);
-        SND_TRY(s);
+        SND_TRY(write_one(r, dir, names[n++], &b));
     }
     return SONDE_OK;
 }
