@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 // ---- memory ---------------------------------------------------------------------------------------------------------
@@ -566,6 +567,44 @@ static void files_are_written_whole_or_not_at_all(void **state) {
     assert_int_equal(system(path), 0);
 }
 
+static void links_and_permissions_survive_writing(void **state) {
+    (void)state;
+    char dir[] = "/tmp/sonde-base-XXXXXX", file[100], link[100], rm[100];
+    struct stat st;
+    assert_non_null(mkdtemp(dir));
+    snprintf(file, sizeof file, "%s/file", dir);
+    snprintf(link, sizeof link, "%s/link", dir);
+    CHECK_OK(snd_write_file(file, "old", 3));
+    assert_int_equal(chmod(file, 0600), 0);
+    assert_int_equal(symlink("file", link), 0);
+    CHECK_OK(snd_write_file(link, "longer", 6));
+    assert_true(lstat(link, &st) == 0 && S_ISLNK(st.st_mode));
+    assert_true(lstat(file, &st) == 0 && st.st_size == 6 && (st.st_mode & 0777) == 0600);
+    assert_true(snd_same_file(file, link));
+    assert_false(snd_same_file(file, dir));
+    assert_false(snd_same_file("/nowhere", "/nowhere"));
+    snprintf(rm, sizeof rm, "rm -r '%s'", dir);
+    assert_int_equal(system(rm), 0);
+}
+
+static void folders_are_asked_and_devices_refused(void **state) {
+    (void)state;
+    char dir[] = "/tmp/sonde-base-XXXXXX", path[100], *data;
+    size_t n;
+    assert_non_null(mkdtemp(dir));
+    CHECK_OK(snd_check_folder(dir, false));
+    CHECK_OK(snd_check_folder("nowhere-yet", true));
+    snprintf(path, sizeof path, "%s/a/b/", dir);
+    CHECK_OK(snd_check_folder(path, true));
+    CHECK_STATUS(snd_check_folder(path, false), SONDE_EIO);
+    assert_int_equal(folder_entries(dir), 0); // asking makes nothing
+    CHECK_STATUS(snd_check_folder("/dev/null", true), SONDE_EIO);
+    CHECK_STATUS(snd_check_folder("/dev/null/a", true), SONDE_EIO);
+    CHECK_STATUS(snd_read_file("/dev/zero", 100, &data, &n), SONDE_EIO);
+    assert_non_null(strstr(sonde_error_message(), "device"));
+    assert_int_equal(rmdir(dir), 0);
+}
+
 // The file size limit stands for a full disk: the write begins and cannot end.
 static void a_write_that_fails_leaves_the_old_file(void **state) {
     (void)state;
@@ -675,6 +714,8 @@ int main(void) {
         cmocka_unit_test(parallel_works_in_a_forked_child),
         cmocka_unit_test(machine_is_described),
         cmocka_unit_test(files_are_written_whole_or_not_at_all),
+        cmocka_unit_test(links_and_permissions_survive_writing),
+        cmocka_unit_test(folders_are_asked_and_devices_refused),
         cmocka_unit_test(a_write_that_fails_leaves_the_old_file),
         cmocka_unit_test(embedded_files_are_found),
     };

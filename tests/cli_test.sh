@@ -106,6 +106,8 @@ if "$bin" predict --help >/dev/null 2>&1; then
     try 3 predict gpt2; err "family transformer"
     try 0 predict 'y = LN(x + F(x))' layers=2; out "idle-layers"; out "y is forgotten"
     try 0 predict 'x = log(x) + F(x)' layers=2; out "theory-lost at layers.0.x"
+    grep -q '^ in.x  *1.000  *0$' out || bad "a gradient at in.x, where theory was lost on the way"
+    try 2 predict pre --input-scale 0; err "outside"
     try 0 predict --wirings pre,post layers=2; out "post"
     # ---- results
     try 0 predict pre layers=4 width=32; out "layer"; out "F(N(x))"
@@ -128,6 +130,29 @@ if "$bin" predict --help >/dev/null 2>&1; then
     try 0 predict good.yaml --json; json
     try 2 predict good.yaml widht=8; err "width"
     try 3 predict missing.yaml
+    # nothing that is read is written over, nothing is lost for want of a folder
+    mkdir own && cp good.yaml own/spec.yaml
+    try 2 predict own/spec.yaml -o own; err "write over"
+    cmp -s good.yaml own/spec.yaml || bad "the spec was written over"
+    try 0 predict res/spec.yaml -o res --quiet # its own resolved form
+    try 2 predict res/spec.yaml layers=5 -o res; err "write over"
+    cp res/result.json r.html
+    try 2 report r.html -o r.html; err "is read"
+    try 3 predict pre -o good.yaml/res; err "good.yaml/res"; no_out
+    mkdir -p late/result.json # seen only when it is written
+    try 3 predict pre layers=3 -o late; err "late/result.json"; out "layer"
+    # what has no end or no writer
+    try 3 predict /dev/zero; err "device"
+    mkfifo pipe
+    n=$((n + 1)) what="SIGINT while waiting for a pipe"
+    timeout -s INT --preserve-status 1 "$bin" predict ./pipe >out 2>err </dev/null
+    rc=$?
+    [ $rc = 130 ] || bad "exit $rc, not 130"
+    (cat good.yaml >pipe) & # a pipe is read once and whole
+    try 0 predict ./pipe
+    "$bin" predict pre layers=3 -o shut --json >&- 2>err </dev/null; rc=$? what="predict with stdout closed"
+    [ $rc = 3 ] || bad "exit $rc, not 3"
+    for f in result.json spec.yaml; do [ -s shut/$f ] && ! grep -q "standard output" shut/$f || bad "shut/$f"; done
 fi
 
 if "$bin" measure --help >/dev/null 2>&1 && command -v timeout >/dev/null; then
@@ -136,6 +161,17 @@ if "$bin" measure --help >/dev/null 2>&1 && command -v timeout >/dev/null; then
     rc=$?
     [ $rc = 130 ] || bad "exit $rc, not 130"
     err "interrupted"
+    n=$((n + 1)) what="SIGINT after some seeds"
+    "$bin" measure residual layers=2 width=16 --batch 8 --seeds 1000000 -o some >out 2>err </dev/null &
+    pid=$!
+    sleep 2
+    kill -INT $pid
+    wait $pid
+    rc=$?
+    [ $rc = 130 ] || bad "exit $rc, not 130"
+    err "interrupted"
+    err "of 1000000 seeds"
+    [ -s some/result.json ] || bad "the seeds that were finished are lost"
 fi
 
 # ---- the README's example is what the program prints (all but sparklines and the table's measured digits)
@@ -199,6 +235,35 @@ try 2 run bad.yaml "wiring=each: x = H(x)" --input $g/input.safetensors --output
 try 3 run pre layers=2 width=12 inputs=7 outputs=5 --weights $g/input.safetensors --input $g/input.safetensors --output o.safetensors; err "missing"
 try 3 run pre layers=2 width=12 inputs=8 --input $g/input.safetensors --output o.safetensors; err "[6, 7]"
 try 2 $run --max-memory 1; err "--max-memory"
+# what is read is not written over; a folder that is missing is said at once; numbers are floating point
+cp $g/input.safetensors in.st
+own="run $g/spec.yaml --weights $g/weights.safetensors --input in.st"
+ln -s in.st alias.st
+try 2 $own --output in.st; err "in.st that is read"
+try 2 $own --output alias.st; err "that is read"
+cmp -s $g/input.safetensors in.st || bad "the input was written over"
+try 3 $own --output none/o.st; err "none"
+try 3 $own --output /dev/full; err "/dev/full"
+st() { printf "\\$(printf %03o ${#1})\0\0\0\0\0\0\0%s" "$1"; head -c "$2" /dev/zero; }
+st '{"input":{"dtype":"U8","shape":[6,7],"data_offsets":[0,42]}}' 42 >u8.st
+try 3 run $g/spec.yaml --input u8.st --output o.safetensors; err "input is u8"
+st '{"input":1,"input":2}' 0 >twice.st
+try 3 run $g/spec.yaml --input twice.st --output o.safetensors; err "duplicate"
+st '{"a\\u001b[31m":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}' 0 >esc.st
+try 3 run $g/spec.yaml --input $g/input.safetensors --weights esc.st --output o.safetensors; err "missing"
+# an input that is cut off while another one is waited for
+mkfifo wpipe
+n=$((n + 1)) what="an input cut short while read"
+"$bin" run $g/spec.yaml --input in.st --weights wpipe --output cut.st >out 2>err </dev/null &
+pid=$!
+sleep 1
+: >in.st
+cat $g/weights.safetensors >wpipe
+wait $pid
+rc=$?
+[ $rc = 3 ] || bad "exit $rc, not 3"
+err "cut short"
+[ -e cut.st ] && bad "a result of an input that was cut short"
 try 0 $run --backward --taps grad.head.weight,layers.0.F.out,no.such.*
 
 echo "cli_test: $n runs, $fails failures"

@@ -284,7 +284,7 @@ static void prints_what_loads_back(void **state) {
     check_round_trip("in: x = N(x) # first\n\neach: x = x + F(x) \nout: x = N(x)\n", "");
     check_round_trip("each: x = x + F(x)\nout: x = N(x)\n", "");
     check_round_trip("x = x + F(x) # \xC3\xA9 \xE2\x80\xA8 \"quoted\" \\", "init=normal(0.02); v,o *= 1/2");
-    check_round_trip(write_spec("odd.yaml", "title: \"a: \\u0085 b\\tc # \\uFEFF \\x01\"\nnotes: |\n  two\n  lines\n"
+    check_round_trip(write_spec("odd.yaml", "title: \"a: \\u0085 b\\tc # \\uFEFF\"\nnotes: |\n  two\n  lines\n"
                                             "model: {wiring: pre}\ndata: {path: \"x: y\", n: \"\"}\n"),
                      "");
 }
@@ -438,7 +438,9 @@ static void refuses_files(void **state) {
         {"model: {wiring: pre\n", SONDE_ESYNTAX, "bad.yaml:2:1: "},
         {"model:\n\twiring: pre\n", SONDE_ESYNTAX, "bad.yaml:2:1: "},
         {"model: {? [a] : b}\n", SONDE_ESYNTAX, "bad.yaml:1:11: |key"},
-        {"model: {wiring: \"p\\0re\"}\n", SONDE_ESYNTAX, "bad.yaml:1:17: |NUL"},
+        {"model: {wiring: \"p\\0re\"}\n", SONDE_ESYNTAX, "bad.yaml:1:17: |control"},
+        {"title: \"\\e[2J\"\nmodel: {}\n", SONDE_ESYNTAX, "bad.yaml:1:8: |control"},
+        {"title: \"\\x9b2J\"\nmodel: {}\n", SONDE_ESYNTAX, "bad.yaml:1:8: |control"},
         {"model: {wiring: \"\xFF\"}\n", SONDE_ESYNTAX, "bad.yaml: byte 17"},
         {"model: {wiring: pre}\ntitle: [a]\n", SONDE_ETYPE, "bad.yaml:2:8: |title|text"},
         {"model: {wiring: pre}\ntrain: 3\n", SONDE_ETYPE, "bad.yaml:2:8: |train"},

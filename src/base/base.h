@@ -125,6 +125,7 @@ double snd_uniform_at(snd_key key, uint64_t i);
 // ---- time, threads, cpu ---------------------------------------------------------------------------------------------------
 
 double snd_now(void);                          ///< seconds, monotonic
+size_t snd_memory_bytes(void);                 ///< of this machine; 0: unknown
 int snd_cpu_count(void);                       ///< usable by this process (affinity mask), >= 1
 /// Calls fn(ctx, task) for task = 0..n-1 on up to `threads` threads; which thread runs which task is unspecified, so
 /// fn's result must depend on the task alone. Runs inline when threads <= 1, n <= 1, or already inside such a call.
@@ -133,14 +134,21 @@ void snd_parallel(int threads, int64_t n, void (*fn)(void *ctx, int64_t task), v
 typedef enum snd_isa { SND_ISA_NONE, SND_ISA_BASE, SND_ISA_AVX2, SND_ISA_AVX512 } snd_isa;
 snd_isa snd_isa_best(void);                    ///< what this CPU runs; SONDE_ISA=base|avx2|avx512 in the environment lowers it
 
-/// Writes a whole file by way of a temporary name in the same folder, then renames it.
+/// Writes a whole file by way of a temporary name in the same folder, then renames it. A symbolic link is followed,
+/// the permissions of a file that is replaced are kept.
 sonde_status snd_write_file(const char *path, const void *data, size_t n) SONDE_MUST_CHECK;
 /// The same from several pieces, one after the other, so that large data need not be joined in memory first.
 typedef struct snd_part { const void *data; size_t n; } snd_part;
 sonde_status snd_write_parts(const char *path, const snd_part *parts, int64_t n) SONDE_MUST_CHECK;
-/// Reads a whole file (at most max bytes) into heap memory with a NUL after it; caller frees with snd_free.
+/// Reads a whole file (at most max bytes) into heap memory with a NUL after it; caller frees with snd_free. Devices
+/// other than terminals are refused; a signal whose handler does not restart calls ends the wait for a pipe (SONDE_EIO).
 sonde_status snd_read_file(const char *path, size_t max, char **data, size_t *n) SONDE_MUST_CHECK;
+sonde_status snd_refuse_device(const char *path) SONDE_MUST_CHECK;  ///< SONDE_EIO for a device that is no terminal
 sonde_status snd_make_dirs(const char *path) SONDE_MUST_CHECK;
+/// Whether files could be written into this folder (`make`: if it is made first), for asking before long work. Changes
+/// nothing.
+sonde_status snd_check_folder(const char *path, bool make) SONDE_MUST_CHECK;
+bool snd_same_file(const char *a, const char *b);  ///< both exist and are one file
 
 /// Set by SIGINT's handler in the cli; long loops look at it between steps.
 typedef struct snd_stop { _Atomic int flag; } snd_stop;

@@ -1,9 +1,13 @@
 // Which instruction sets this CPU (and its system) runs. SONDE_ISA in the environment can lower the answer, never
-// raise it; other values of it are ignored.
+// raise it; other values of it are ignored. And how much memory the machine has.
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE // _SC_PHYS_PAGES
+#endif
 #include "base/base.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static snd_isa detect(void) {
 #if defined(__x86_64__)
@@ -26,4 +30,9 @@ snd_isa snd_isa_best(void) {
                         : strcmp(wish, "avx2") == 0 ? SND_ISA_AVX2
                                                     : SND_ISA_AVX512;
     return cpu < cap ? cpu : cap;
+}
+
+size_t snd_memory_bytes(void) {
+    const long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    return pages > 0 && size > 0 ? (size_t)pages * (size_t)size : 0;
 }

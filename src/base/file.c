@@ -1,5 +1,6 @@
 // Whole files in and out. Writing goes by way of a temporary name in the same folder and a rename, so a reader sees
-// the old contents or the new and never a half; a failed write leaves no temporary file behind.
+// the old contents or the new and never a half; a failed write leaves no temporary file behind. What a symbolic link
+// points to is replaced, not the link, and the new file keeps the old one's permissions.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE // the strerror_r that returns its text
 #endif
@@ -7,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -40,17 +42,21 @@ static int open_beside(const char *path, char *tmp, size_t size) {
 
 sonde_status snd_write_parts(const char *path, const snd_part *parts, int64_t n) {
     struct stat st;
+    const bool there = stat(path, &st) == 0;
     // Something that is not a plain file (a terminal, /dev/null, a pipe) cannot be replaced by rename.
-    const bool special = stat(path, &st) == 0 && !S_ISREG(st.st_mode);
-    const size_t size = strlen(path) + 64;
+    const bool special = there && !S_ISREG(st.st_mode);
+    char real[PATH_MAX];
+    const char *target = there && realpath(path, real) ? real : path;
+    const size_t size = strlen(target) + 64;
     char *tmp = snd_malloc(size);
     if (!tmp) return SONDE_ENOMEM;
-    const int fd = special ? open(path, O_WRONLY | O_CLOEXEC) : open_beside(path, tmp, size);
+    const int fd = special ? open(path, O_WRONLY | O_CLOEXEC) : open_beside(target, tmp, size);
     int error = fd < 0 ? errno : 0;
     if (fd >= 0) {
+        if (there && !special) (void)fchmod(fd, st.st_mode & 0777); // refused where permissions do not exist
         for (int64_t i = 0; i < n && !error; i++) error = write_all(fd, parts[i].data, parts[i].n);
         if (close(fd) && !error) error = errno;
-        if (!special && !error && rename(tmp, path)) error = errno;
+        if (!special && !error && rename(tmp, target)) error = errno;
         if (!special && error) unlink(tmp);
     }
     snd_free(tmp);
@@ -61,14 +67,26 @@ sonde_status snd_write_file(const char *path, const void *data, size_t n) {
     return snd_write_parts(path, &(snd_part){data, n}, 1);
 }
 
-// Reads fd to its end into *data, which has room for *cap bytes; one byte more than max is a mistake.
+// A device has no end (/dev/zero) or is no file of anybody's; a terminal is where people type.
+sonde_status snd_refuse_device(const char *path) {
+    struct stat st;
+    const bool device = stat(path, &st) == 0 && (S_ISCHR(st.st_mode) || S_ISBLK(st.st_mode));
+    if (!device) return SONDE_OK;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    const bool terminal = fd >= 0 && isatty(fd);
+    if (fd >= 0) close(fd);
+    SND_FAIL_IF(!terminal, SONDE_EIO, "cannot read %s: it is a device; a file or a pipe is needed", path);
+    return SONDE_OK;
+}
+
+// Reads fd to its end into *data, which has room for *cap bytes; one byte more than max is a mistake. An interrupt ends
+// it, since a pipe's writer may never come.
 static sonde_status read_all(int fd, const char *path, size_t max, char **data, size_t *n, int64_t *cap) {
     *n = 0;
     for (;;) {
         if (!snd_grow((void **)data, cap, (int64_t)*n + 2, 1)) return SONDE_ENOMEM;
         const size_t room = (size_t)*cap - *n - 1;
         const ssize_t got = read(fd, *data + *n, room);
-        if (got < 0 && errno == EINTR) continue;
         if (got < 0) return system_error("read", path, errno);
         if (got == 0) break;
         *n += (size_t)got;
@@ -81,6 +99,7 @@ static sonde_status read_all(int fd, const char *path, size_t max, char **data, 
 sonde_status snd_read_file(const char *path, size_t max, char **data, size_t *n) {
     *data = NULL;
     *n = 0;
+    SND_TRY(snd_refuse_device(path));
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return system_error("read", path, errno);
     struct stat st;
@@ -118,4 +137,30 @@ sonde_status snd_make_dirs(const char *path) {
     if (!error && (stat(path, &st) || !S_ISDIR(st.st_mode))) error = ENOTDIR;
     snd_free(copy);
     return error ? system_error("make folder", path, error) : SONDE_OK;
+}
+
+bool snd_same_file(const char *a, const char *b) {
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+// With `make` the nearest folder above that exists decides, since the rest can be made.
+sonde_status snd_check_folder(const char *path, bool make) {
+    char *copy = snd_malloc(strlen(path) + 2);
+    if (!copy) return SONDE_ENOMEM;
+    strcpy(copy, *path ? path : ".");
+    struct stat st;
+    int error = 0;
+    while (stat(copy, &st) && !error) {
+        error = make && errno == ENOENT ? 0 : errno;
+        char *slash = strrchr(copy, '/');
+        if (!slash)
+            strcpy(copy, ".");
+        else
+            slash[slash == copy] = 0;
+    }
+    if (!error && !S_ISDIR(st.st_mode)) error = ENOTDIR;
+    if (!error && access(copy, W_OK | X_OK)) error = errno;
+    snd_free(copy);
+    return error ? system_error("write into folder", path, error) : SONDE_OK;
 }

@@ -71,7 +71,7 @@ struct snd_cli {
     const char **words; int n_words;
     struct snd_opt_value *values;      // one per option row
     const char *command;               // the whole command line, quoted for a shell
-    const snd_spec *spec;              // the last one loaded: decides between exit 2 and 3 for later failures
+    snd_spec *spec;              // the last one loaded: decides between exit 2 and 3 for later failures
     bool file_at_fault;                // the failure being returned came from a file
     bool json, csv, quiet, full;
     bool tty_out, tty_err, utf8, color, color_err;
@@ -106,6 +106,9 @@ sonde_status snd_cli_load_with(snd_cli *c, const char *const *more, int n_more, 
 /// Everything a verb with a record has to show: stdout by --json, --csv or as tables; the files of -o; the exit code by
 /// --fail-on. Fills in r->command and r->version.
 sonde_status snd_cli_result(snd_cli *c, snd_record *r) SONDE_MUST_CHECK;
+/// Asks before the work whether -o can be written and would write over a file that is read. spec: the one that SPEC
+/// names, NULL if there is none.
+sonde_status snd_cli_check_out(snd_cli *c, const snd_spec *spec) SONDE_MUST_CHECK;
 /// The record as text: formula and settings, verdicts, sparklines, per-layer table, panels.
 void snd_cli_show(snd_cli *c, const snd_record *r);
 

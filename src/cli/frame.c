@@ -26,8 +26,12 @@ static void report_error(const snd_cli *c, sonde_status s) {
     fflush(stdout);
     const bool red = c->color_err;
     const char *verb = c->verb ? c->verb->name : NULL;
-    fprintf(stderr, "sonde%s%s: %s%s%s\n", verb ? " " : "", verb ? verb : "", red ? "\033[1;31m" : "",
-            s == SONDE_EINTERRUPTED ? "interrupted" : sonde_error_message(), red ? "\033[0m" : "");
+    char text[2048]; // a message quotes files: what would be an order to the terminal is shown as '?'
+    snprintf(text, sizeof text, "%s", s == SONDE_EINTERRUPTED ? "interrupted" : sonde_error_message());
+    for (char *p = text; *p; p++)
+        if (((unsigned char)*p < 0x20 && *p != '\n') || *p == 0x7F) *p = '?';
+    fprintf(stderr, "sonde%s%s: %s%s%s\n", verb ? " " : "", verb ? verb : "", red ? "\033[1;31m" : "", text,
+            red ? "\033[0m" : "");
     if (s == SONDE_EINTERNAL) fputs("sonde: this is a fault of the program; please report the command line\n", stderr);
 }
 
@@ -79,6 +83,7 @@ int snd_cli_main(int argc, char **argv, snd_stop *stop) {
     } else {
         s = dispatch(&c, argc, argv);
     }
+    if (s == SONDE_EIO && stop && stop->flag) s = SONDE_EINTERRUPTED; // while waiting for a file
     if (s != SONDE_OK) report_error(&c, s);
     const int code = flush(&c, exit_code(&c, s));
     snd_arena_destroy(c.arena);

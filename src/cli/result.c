@@ -18,11 +18,44 @@ static void fail_on(snd_cli *c, const snd_record *r) {
     if (level != SND_LEVEL_INVALID && r->n_verdicts && snd_record_worst(r) >= level) c->exit_code = 1;
 }
 
+// The resolved spec has no comments and other words: over a spec that is its own resolved form it does no harm.
+static sonde_status is_resolved_form(const snd_spec *spec, const char *path, bool *same) {
+    char *text;
+    size_t n;
+    SND_TRY(snd_read_file(path, (size_t)1 << 20, &text, &n));
+    snd_buf b = {0};
+    snd_spec_print_yaml(spec, &b);
+    *same = !b.failed && b.len == n && memcmp(b.s, text, n) == 0;
+    snd_buf_free(&b);
+    snd_free(text);
+    return SONDE_OK;
+}
+
+sonde_status snd_cli_check_out(snd_cli *c, const snd_spec *spec) {
+    static const char *const files[] = {"spec.yaml", "result.json", "result.csv", "report.html"};
+    if (!c->out_dir) return SONDE_OK;
+    SND_TRY(snd_check_folder(c->out_dir, true));
+    for (int i = 0; i < 4 && spec; i++) {
+        const char *path = snd_arena_printf(c->arena, "%s/%s", c->out_dir, files[i]);
+        if (!path) return SONDE_ENOMEM;
+        const char *const read[] = {c->spec_word, snd_opt_str(c, "data", NULL), snd_opt_str(c, "labels", NULL)};
+        for (int k = 0; k < 3; k++) {
+            if (!read[k] || !snd_same_file(read[k], path)) continue;
+            bool harmless = false;
+            if (k == 0 && i == 0) SND_TRY(is_resolved_form(spec, path, &harmless));
+            SND_FAIL_IF(!harmless, SONDE_EUSAGE, "-o %s would write over %s, which is read; give another folder",
+                        c->out_dir, read[k]);
+        }
+    }
+    return SONDE_OK;
+}
+
 sonde_status snd_cli_result(snd_cli *c, snd_record *r) {
     if (!r->command) r->command = c->command;
     if (!r->version) r->version = sonde_version();
     SND_TRY(snd_record_status(r));
-    if (c->out_dir) SND_TRY(write_files(c, r));
+    // shown even where the files cannot be written: a disk that has filled up costs the files, not the result
+    const sonde_status written = c->out_dir ? write_files(c, r) : SONDE_OK;
     snd_buf b = {0};
     if (c->json)
         snd_record_json(r, &b);
@@ -35,10 +68,10 @@ sonde_status snd_cli_result(snd_cli *c, snd_record *r) {
     const bool lost = b.failed;
     if (!lost) snd_put(c, &b);
     snd_buf_free(&b);
-    if (c->out_dir)
+    if (c->out_dir && written == SONDE_OK)
         snd_note(c, "wrote %s/report.html (open it in a browser), result.json, result.csv%s", c->out_dir,
                  r->n_runs ? ", spec.yaml" : "");
     SND_FAIL_IF(lost, SONDE_ENOMEM, "out of memory while printing %d runs", r->n_runs);
     fail_on(c, r);
-    return SONDE_OK;
+    return written;
 }

@@ -34,6 +34,10 @@ static sonde_status apply_section(snd_cli *c, const snd_spec *spec) {
 }
 
 sonde_status snd_cli_load_with(snd_cli *c, const char *const *more, int n_more, snd_spec **out) {
+    if (!n_more && c->spec) { // a pipe can be read once
+        *out = c->spec;
+        return SONDE_OK;
+    }
     const char **all;
     SND_NEW(c->arena, all, c->n_overrides + n_more + 1);
     for (int i = 0; i < c->n_overrides; i++) all[i] = c->overrides[i];

@@ -44,7 +44,8 @@ sonde_status snd_verb_demo(snd_cli *c) {
     snd_record *r = snd_record_create(c->arena, SND_REC_DEMO);
     if (!r) return SONDE_ENOMEM;
     r->title = "Residual connections and normalisation: theory over measurement";
-    SND_TRY(snd_lab_demo(r, c->words, c->n_words, &o));
     if (!c->out_dir) c->out_dir = "sonde-demo";
+    SND_TRY(snd_cli_check_out(c, NULL));
+    SND_TRY(snd_lab_demo(r, c->words, c->n_words, &o));
     return snd_cli_result(c, r);
 }

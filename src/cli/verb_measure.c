@@ -91,8 +91,11 @@ static sonde_status read_options(snd_cli *c, bar *b, snd_measure_opts *o, snd_da
 static sonde_status one(snd_record *r, const snd_spec *spec, const char *label, const snd_measure_opts *o,
                         bool measure) {
     const int first = r->n_runs;
-    SND_TRY(measure ? snd_lab_measure(r, spec, label, o) : snd_lab_predict(r, spec, label, o));
-    return snd_lab_judge(r, spec, first, o->rows);
+    const sonde_status s = measure ? snd_lab_measure(r, spec, label, o) : snd_lab_predict(r, spec, label, o);
+    if (s != SONDE_EINTERRUPTED) SND_TRY(s);
+    SND_TRY(snd_lab_judge(r, spec, first, o->rows));
+    SND_FAIL_IF(s != SONDE_OK, s, "interrupted");
+    return SONDE_OK;
 }
 
 static const char *label_of(const snd_spec *s) {
@@ -136,6 +139,7 @@ static sonde_status panels(snd_cli *c, bar *b, const char *const *names, int n) 
                              .ctx = b};
     snd_record *r = snd_record_create(c->arena, SND_REC_DEMO);
     if (!r) return SONDE_ENOMEM;
+    SND_TRY(snd_cli_check_out(c, NULL));
     SND_TRY(snd_lab_demo(r, names, n, &o));
     return snd_cli_result(c, r);
 }
@@ -148,15 +152,17 @@ static sonde_status verb(snd_cli *c, bool measure) {
     SND_TRY(refuse_idle_options(c));
     const int n_panels = measure ? snd_opt_strs(c, "panel", &names) : 0;
     if (n_panels) return panels(c, &b, names, n_panels);
-    snd_spec *spec; // loaded first: a file's measure: part gives options too
+    snd_spec *spec = NULL; // loaded first: a file's measure: part gives options too
     if (!snd_opt_given(c, "wirings") || c->spec_word) SND_TRY(snd_cli_load_spec(c, &spec));
+    SND_TRY(snd_cli_check_out(c, spec));
     sonde_status s = read_options(c, &b, &o, &data);
     snd_record *r = s == SONDE_OK ? snd_record_create(c->arena, measure ? SND_REC_MEASURE : SND_REC_PREDICT) : NULL;
     if (s == SONDE_OK && !r) s = SONDE_ENOMEM;
     if (s == SONDE_OK) s = all(c, r, &o, measure);
-    if (s == SONDE_OK) s = snd_cli_result(c, r);
+    const bool part = s == SONDE_EINTERRUPTED && r->n_runs > 0; // what is measured is shown and written all the same
+    const sonde_status shown = s == SONDE_OK || part ? snd_cli_result(c, r) : SONDE_OK;
     snd_dataset_close(data);
-    return s;
+    return shown != SONDE_OK ? shown : s;
 }
 
 sonde_status snd_verb_predict(snd_cli *c) {

@@ -32,6 +32,9 @@ sonde_status snd_verb_report(snd_cli *c) {
     }
     const char *path = target(c);
     if (!path) return SONDE_ENOMEM;
+    for (int i = 0; i < c->n_words; i++)
+        SND_FAIL_IF(snd_same_file(c->words[i], path), SONDE_EUSAGE, "-o %s is a result that is read; give another name",
+                    path);
     if (c->out_dir && path != c->out_dir) SND_TRY(snd_make_dirs(c->out_dir));
     SND_TRY(snd_report_write(records, c->n_words, path));
     if (!c->json) {

@@ -66,6 +66,7 @@ sonde_status snd_read_unpacked(const char *path, size_t max, uint8_t **data, siz
     *n = 0;
     struct stat st;
     SND_FAIL_IF(stat(path, &st) == 0 && S_ISDIR(st.st_mode), SONDE_EIO, "cannot read %s: it is a folder", path);
+    SND_TRY(snd_refuse_device(path));
     gzFile z = gzopen(path, "rb"); // passes files through that are not gzip
     SND_FAIL_IF(!z, SONDE_EIO, "cannot read %s: %s", path, errno == ENOENT ? "no such file" : "refused by the system");
     const sonde_status s = unpack(z, path, max, data, n);
@@ -124,6 +125,13 @@ sonde_status snd_data_parse(const char *name, const uint8_t *bytes, size_t n, co
     SND_FAIL(SONDE_EINPUT, "%s: neither safetensors, idx, npy nor text with numbers", name);
 }
 
+// A quarter of the memory: the text, its numbers and what is made of them have to fit. A pipe may have no end, and a
+// small archive may unpack to anything.
+static size_t most_data(void) {
+    const size_t all = snd_memory_bytes(), most = (size_t)1 << 36;
+    return all && all / 4 < most ? all / 4 : most;
+}
+
 sonde_status snd_data_load(const char *path, snd_array *out) {
     *out = (snd_array){0};
     const char *hash = strrchr(path, '#');
@@ -136,7 +144,7 @@ sonde_status snd_data_load(const char *path, snd_array *out) {
     file[len] = 0;
     uint8_t *bytes;
     size_t n;
-    sonde_status s = snd_read_unpacked(file, (size_t)1 << 36, &bytes, &n);
+    sonde_status s = snd_read_unpacked(file, most_data(), &bytes, &n);
     if (s == SONDE_OK) {
         s = snd_data_parse(file, bytes, n, hash ? hash + 1 : NULL, out);
         snd_free(bytes);

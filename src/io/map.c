@@ -27,8 +27,10 @@ static sonde_status map_fd(int fd, const char *path, size_t n, snd_map *m) {
 
 sonde_status snd_map_open(const char *path, snd_map *m) {
     *m = (snd_map){0};
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
     struct stat st;
+    // a pipe is opened once, by who reads it: its writer would take a second opening for the end of its reader
+    const bool plain = stat(path, &st) == 0 && S_ISREG(st.st_mode);
+    const int fd = plain ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size <= SIZE_MAX / 2) {
         const sonde_status s = map_fd(fd, path, (size_t)st.st_size, m);
         close(fd);

@@ -60,7 +60,8 @@ typedef struct snd_measure_opts {
 /// Theory alone: appends one run per depth to the record. No weights are drawn (unless bands are simulated: then too
 /// there are none, since the maps are integrated out).
 sonde_status snd_lab_predict(snd_record *r, const snd_spec *spec, const char *label, const snd_measure_opts *o) SONDE_MUST_CHECK;
-/// Draws, runs forward and backward, and puts every metric beside its prediction and band.
+/// Draws, runs forward and backward, and puts every metric beside its prediction and band. SONDE_EINTERRUPTED leaves
+/// what had been measured in the record: depths that were finished, and the seeds so far of the one at work.
 sonde_status snd_lab_measure(snd_record *r, const snd_spec *spec, const char *label, const snd_measure_opts *o) SONDE_MUST_CHECK;
 enum { SND_DEFAULT_ROWS = 64 };       // examples in a batch when nothing is said
 /// A copy of the spec with another number of layers.

@@ -29,6 +29,7 @@ typedef struct job {
     int n_exits; // sharing one forward
     snd_prediction *theory;
     snd_probe *probe, *sim;
+    bool interrupted;        // while seeds ran; the finished ones are kept
     int seeds, sims, sim_at; // sim_at: the cell found last; those asked for follow each other
     double *values, *sim_values;
     int64_t done, total;
@@ -401,16 +402,16 @@ static law looked_up(job *j, int e, int i, snd_pmetric m) {
     return simulated_law(j, snd_metric_find(snd_pmetric_name(m)), e, name);
 }
 
+// A value of which nothing is known stands there all the same: that it is lost is what its reader should see.
 static void fill_theory_value(job *j, snd_run *u, int e, int i) {
-    snd_rvalue *v = NULL;
+    snd_rvalue *v = snd_run_value(u, snd_predicted_name(j->theory, i), snd_predicted_layer(j->theory, i));
+    if (!v) return;
     for (int m = SND_PM_NONE + 1; m < SND_PM_COUNT; m++) {
         snd_predicted p;
         const bool has = snd_predicted_at(j->theory, e, i, (snd_pmetric)m, &p), log = snd_pmetric_log((snd_pmetric)m);
         const law sim = looked_up(j, e, i, (snd_pmetric)m), th = has ? theory_law(&p, log) : (law){0};
         const bool estimate = sim.known && (!has || p.approx);
         if (!has && !sim.known) continue;
-        if (!v) v = snd_run_value(u, snd_predicted_name(j->theory, i), snd_predicted_layer(j->theory, i));
-        if (!v) return;
         snd_metric *to = snd_value_metric(v, snd_pmetric_name((snd_pmetric)m), log);
         const law l = estimate || !th.known ? sim : th;
         to->predicted = estimate ? sim.centre : on_scale(&p, log);
@@ -450,7 +451,8 @@ static void note_memory(const job *j, const snd_probe *p) {
                     weights[p->way.params], p->way.again ? ", layers computed again for the backward pass" : "");
 }
 
-// Runs `want` seeds of a probe, or as many as fit into `budget` seconds (0: all), at least one: the first one tells.
+// Runs `want` seeds of a probe, or as many as fit into `budget` seconds (0: all), at least one: the first one tells. An
+// interrupt leaves the *n first ones.
 static sonde_status run_some(job *j, const char *stage, const snd_probe *p, uint64_t first, int want, double budget,
                              double **values, int *n) {
     *n = want;
@@ -458,15 +460,19 @@ static sonde_status run_some(job *j, const char *stage, const snd_probe *p, uint
         double *one;
         SND_NEW(j->arena, one, p->n_cells + 1);
         const double t0 = snd_now();
-        SND_TRY(snd_probe_run(p, first, 1, one, NULL, NULL));
+        int whole;
+        SND_TRY(snd_probe_run(p, first, 1, one, &whole, NULL, NULL));
         const double t = snd_now() - t0;
         *n = t > 0 ? (int)fmin(want, fmax(1, budget / t - 1)) : want;
     }
     SND_NEW(j->arena, *values, (int64_t)p->n_cells * *n + 1);
     begin(j, stage, (int64_t)SND_PROBE_STEPS * *n);
-    SND_TRY(snd_probe_run(p, first, *n, *values, step, j));
+    const int all = *n;
+    const sonde_status s = snd_probe_run(p, first, all, *values, n, step, j);
     finish(j);
-    return SONDE_OK;
+    for (int c = 0; c < p->n_cells && *n < all; c++) // the first seeds move together
+        memmove(*values + (int64_t)c * *n, *values + (int64_t)c * all, (size_t)*n * sizeof **values);
+    return s;
 }
 
 static double time_left(const job *j, double share) { // of the limit; 0: there is none
@@ -513,8 +519,13 @@ static sonde_status simulate(job *j) {
 
 static sonde_status run_seeds(job *j) {
     const int want = j->seeds;
-    SND_TRY(run_some(j, "seeds", j->probe, j->o.seed, want, time_left(j, 0.9), &j->values, &j->seeds));
-    if (j->seeds < want) snd_record_note(j->rec, "%s: the time limit allowed %d of %d seeds", j->label, j->seeds, want);
+    const sonde_status s = run_some(j, "seeds", j->probe, j->o.seed, want, time_left(j, 0.9), &j->values, &j->seeds);
+    j->interrupted = s == SONDE_EINTERRUPTED && j->seeds > 0;
+    if (!j->interrupted) SND_TRY(s);
+    if (j->interrupted)
+        snd_record_note(j->rec, "%s: interrupted after %d of %d seeds", j->label, j->seeds, want);
+    else if (j->seeds < want)
+        snd_record_note(j->rec, "%s: the time limit allowed %d of %d seeds", j->label, j->seeds, want);
     return SONDE_OK;
 }
 
@@ -552,7 +563,9 @@ static sonde_status measure(job *j) {
     note_memory(j, j->probe);
     if (j->o.bands == SND_BANDS_SIMULATED) SND_TRY(simulate(j));
     SND_TRY(run_seeds(j));
-    return fill(j);
+    SND_TRY(fill(j));
+    SND_FAIL_IF(j->interrupted, SONDE_EINTERRUPTED, "interrupted");
+    return SONDE_OK;
 }
 
 static sonde_status work(job *j) {

@@ -535,10 +535,11 @@ static bool side_by_side(const snd_probe *p, int n, int threads) {
     return n >= threads && threads > 1 && snd_probe_bytes(p) * (size_t)threads <= limit;
 }
 
-sonde_status snd_probe_run(const snd_probe *p, uint64_t first, int n, double *values, void (*done)(void *, int),
-                           void *ctx) {
+sonde_status snd_probe_run(const snd_probe *p, uint64_t first, int n, double *values, int *whole,
+                           void (*done)(void *, int), void *ctx) {
     const int threads = p->o.threads > 0 ? p->o.threads : snd_cpu_count();
     sonde_status *status = snd_calloc((size_t)n + 1, sizeof *status);
+    *whole = 0;
     if (!status) return SONDE_ENOMEM;
     const bool wide = side_by_side(p, n, threads);
     batch b = {.p = p,
@@ -551,7 +552,7 @@ sonde_status snd_probe_run(const snd_probe *p, uint64_t first, int n, double *va
                .ctx = ctx};
     snd_parallel(wide ? threads : 1, n, seed_task, &b);
     sonde_status s = SONDE_OK;
-    for (int i = 0; i < n && s == SONDE_OK; i++) s = status[i];
+    for (int i = 0; i < n && s == SONDE_OK; i++) *whole += (s = status[i]) == SONDE_OK;
     snd_free(status);
     if (s == SONDE_ENOMEM)
         SND_FAIL(s, "no memory for a run of %zu MiB", snd_probe_bytes(p) >> 20); // said on another thread

@@ -48,8 +48,9 @@ typedef struct snd_probe {
 sonde_status snd_probe_make(snd_arena *a, const snd_spec *spec, const snd_probe_opts *o, snd_probe **out) SONDE_MUST_CHECK;
 enum { SND_PROBE_STEPS = 1000 };                 // that a run's progress is told in
 /// Runs seeds first .. first+n-1 and writes values[cell * n + i]. Seeds run side by side when that is faster. `done` is
-/// told of progress, SND_PROBE_STEPS per seed in all (from any thread; may be NULL).
-sonde_status snd_probe_run(const snd_probe *p, uint64_t first, int n, double *values, void (*done)(void *ctx, int steps), void *ctx) SONDE_MUST_CHECK;
+/// told of progress, SND_PROBE_STEPS per seed in all (from any thread; may be NULL). *whole: how many of the first seeds
+/// have all their values, n unless this fails; SONDE_EINTERRUPTED leaves those behind.
+sonde_status snd_probe_run(const snd_probe *p, uint64_t first, int n, double *values, int *whole, void (*done)(void *ctx, int steps), void *ctx) SONDE_MUST_CHECK;
 size_t snd_probe_bytes(const snd_probe *p);      // of one run: values, parameters, what holds the graph, the program
 
 #endif

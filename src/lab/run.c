@@ -43,8 +43,8 @@ static bool is_integer(snd_dtype t) {
     return t == SND_I64 || t == SND_I32;
 }
 
-static sonde_status need_floats(const job *j, const snd_tensor *t) {
-    SND_FAIL_IF(is_integer(t->dtype), SONDE_ETYPE, "%s: %s is %s; floating point is needed", j->o->input, t->name,
+static sonde_status need_floats(const char *file, const snd_tensor *t) {
+    SND_FAIL_IF(t->dtype > SND_F16, SONDE_ETYPE, "%s: %s is %s; floating point is needed", file, t->name,
                 snd_dtype_name(t->dtype));
     return SONDE_OK;
 }
@@ -68,7 +68,7 @@ static sonde_status input_rows(const job *j, snd_build *b) {
     SND_FAIL_IF(t->shape.nd != 2 || t->shape.dim[1] != features || t->shape.dim[0] < 1, SONDE_ESHAPE,
                 "%s: input has shape %s; the model needs [examples, %lld]", j->o->input, snd_shape_text(t->shape, s),
                 (long long)features);
-    SND_TRY(need_floats(j, t));
+    SND_TRY(need_floats(j->o->input, t));
     b->rows = t->shape.dim[0];
     return SONDE_OK;
 }
@@ -91,7 +91,7 @@ static sonde_status check_tokens(const job *j, const snd_tensor *t) {
 
 static sonde_status check_stream(const job *j, const snd_tensor *t) {
     char s[160];
-    SND_TRY(need_floats(j, t));
+    SND_TRY(need_floats(j->o->input, t));
     SND_FAIL_IF(t->shape.nd != 3 || t->shape.dim[2] != j->spec->width || snd_shape_size(t->shape) < 1, SONDE_ESHAPE,
                 "%s: %s has shape %s; [examples, tokens, %lld] is needed", j->o->input, t->name,
                 snd_shape_text(t->shape, s), (long long)j->spec->width);
@@ -214,7 +214,7 @@ static sonde_status find_dy(job *j, snd_id *of) {
     if (j->m->logits) snd_shape_text(snd_g_value(j->m->g, j->m->logits)->shape, sl);
     SND_FAIL_IF(!*of, SONDE_ESHAPE, "%s: dy has shape %s; out.x has %s%s%s", j->o->input, snd_shape_text(t->shape, s),
                 snd_shape_text(x, sx), *sl ? ", logits " : "", sl);
-    SND_TRY(need_floats(j, t));
+    SND_TRY(need_floats(j->o->input, t));
     j->dy = snd_g_input(j->m->g, "dy", t->shape, SND_DT_NONE);
     return SONDE_OK;
 }
@@ -229,7 +229,7 @@ static sonde_status check_cond(const job *j, snd_build *b) {
     char s[160], sw[160];
     SND_FAIL_IF(!snd_shape_same(c->shape, want), SONDE_ESHAPE, "%s: cond has shape %s; %s is needed", j->o->input,
                 snd_shape_text(c->shape, s), snd_shape_text(want, sw));
-    return need_floats(j, c);
+    return need_floats(j->o->input, c);
 }
 
 // ---- weights ----------------------------------------------------------------------------------------------------------------
@@ -244,14 +244,14 @@ static sonde_status check_weights(const job *j) {
                     snd_shape_text(v->shape, sw));
         SND_FAIL_IF(!snd_shape_same(t->shape, v->shape), SONDE_ESHAPE, "%s: tensor %s has shape %s; the model needs %s",
                     j->o->weights, v->name, snd_shape_text(t->shape, s), snd_shape_text(v->shape, sw));
-        SND_FAIL_IF(t->dtype > SND_F16, SONDE_ETYPE, "%s: tensor %s is %s; floating point is needed", j->o->weights,
-                    v->name, snd_dtype_name(t->dtype));
+        SND_TRY(need_floats(j->o->weights, t));
     }
     for (int64_t i = 0; i < snd_st_count(j->weights); i++) {
         const char *name = snd_st_at(j->weights, i)->name;
         const snd_id v = snd_g_find(g, name);
+        char shown[72];
         SND_FAIL_IF(!v || snd_g_value(g, v)->role != SND_R_PARAM, SONDE_EINPUT,
-                    "%s: tensor %s is no parameter of this model", j->o->weights, name);
+                    "%s: tensor %s is no parameter of this model", j->o->weights, snd_shown(shown, name));
     }
     return SONDE_OK;
 }
@@ -428,14 +428,33 @@ static sonde_status collect(job *j, snd_tensor *t, snd_run_result *r) {
     return SONDE_OK;
 }
 
+// Asked before the work: a result that cannot be written is lost, and so is what it would be written over.
+static sonde_status check_output(const job *j) {
+    const char *const read[] = {j->o->input, j->o->weights, j->spec->source};
+    const char *out = j->o->output, *slash = strrchr(out, '/');
+    for (int i = 0; i < 3; i++)
+        SND_FAIL_IF(read[i] && snd_same_file(read[i], out), SONDE_EUSAGE,
+                    "--output %s is the file %s that is read; give another name", out, read[i]);
+    const char *folder = slash ? snd_arena_strn(j->arena, out, (size_t)(slash - out) + 1) : ".";
+    return folder ? snd_check_folder(folder, false) : SONDE_ENOMEM;
+}
+
+static sonde_status open_files(job *j, snd_run_result *r) {
+    r->file_at_fault = true;
+    SND_TRY(snd_st_open(j->o->input, &j->input));
+    if (j->o->weights) SND_TRY(snd_st_open(j->o->weights, &j->weights));
+    r->file_at_fault = false;
+    return SONDE_OK;
+}
+
 static sonde_status run(job *j, snd_run_result *r) {
     SND_FAIL_IF(!j->o->input, SONDE_EUSAGE, "run needs --input FILE with the tensor '%s'",
                 j->spec->family == SND_FAM_MLP ? "input"
                 : j->spec->vocab > 0           ? "tokens"
                                                : "x");
     SND_FAIL_IF(!j->o->output, SONDE_EUSAGE, "run needs --output FILE");
-    SND_TRY(snd_st_open(j->o->input, &j->input));
-    if (j->o->weights) SND_TRY(snd_st_open(j->o->weights, &j->weights));
+    SND_TRY(check_output(j));
+    SND_TRY(open_files(j, r));
     const snd_dtype dtype = j->o->dtype == SND_BF16 ? SND_F32 : j->o->dtype;
     const snd_build spec_only = {.dtype = dtype, .rows = 2};
     SND_TRY(snd_model_build(j->arena, j->spec, &spec_only, &j->m)); // the wiring's own errors come before the inputs'

@@ -45,11 +45,21 @@ static sonde_status check_plain(const reader *r, yaml_mark_t m, const yaml_char_
 
 static sonde_status read_node(reader *r, const yaml_event_t *e, int depth, snd_ynode **out);
 
+// A title with "\e[2J" would reach the terminal as an order, a NUL would end the text. In UTF-8, U+0080 to U+009F are
+// orders too, but for U+0085, a line break; a lone byte of these does not come here.
+static bool is_control(const char *s) {
+    const unsigned char c = (unsigned char)s[0], next = (unsigned char)(c == 0xC2 ? s[1] : 0);
+    return (c < 0x20 && c != '\n' && c != '\t' && c != '\r') || c == 0x7F ||
+           (next >= 0x80 && next < 0xA0 && next != 0x85);
+}
+
 static sonde_status read_scalar(reader *r, const yaml_event_t *e, const char **text) {
     SND_TRY(check_plain(r, e->start_mark, e->data.scalar.anchor, e->data.scalar.tag));
     const char *s = (const char *)e->data.scalar.value;
     const size_t n = e->data.scalar.length;
-    if (memchr(s, 0, n)) FAIL_AT(r, e->start_mark, SONDE_ESYNTAX, "a NUL character inside text");
+    for (size_t i = 0; i < n; i++)
+        if (is_control(s + i))
+            FAIL_AT(r, e->start_mark, SONDE_ESYNTAX, "a control character (byte %d) inside text", (unsigned char)s[i]);
     *text = snd_arena_strn(r->a, s, n);
     return *text ? SONDE_OK : SONDE_ENOMEM;
 }
