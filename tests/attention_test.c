@@ -50,7 +50,8 @@ static double score(const given *d, int64_t b, int64_t h, int64_t i, int64_t j) 
     const double *k = d->x[K] + ((b * d->Tk + j) * d->a.kv_heads + kv) * n;
     double s = dot(q, k, n);
     if (d->a.bias == SND_ATTN_XL)
-        s += dot(d->x[QR] + ((b * d->Tq + i) * d->a.heads + h) * n, d->x[R] + ((at - j) * d->a.heads + h) * n, n);
+        s += dot(d->x[QR] + ((b * d->Tq + i) * d->a.heads + h) * n,
+                 d->x[R] + ((at - j + (d->a.causal ? 0 : d->Tk - 1 - d->a.past)) * d->a.heads + h) * n, n);
     s *= d->a.scale;
     if (d->a.softcap > 0) s = d->a.softcap * tanh(s / d->a.softcap);
     if (d->a.bias == SND_ATTN_ALIBI) s -= slope_of(d->a.heads, h) * (double)llabs(at - j);
@@ -275,7 +276,7 @@ static void bad_calls(void **state) {
     refused(&a, x, x, none, none, "xl");
     refused(&a, x, x, none, SND_SHAPE(5, 6), "must be [4, 6]");
     a.causal = false;
-    refused(&a, x, x, none, SND_SHAPE(4, 6), "causal");
+    refused(&a, x, x, none, SND_SHAPE(4, 6), "must be [7, 6]");
 }
 
 // The last query of a window's reach is still served.

@@ -106,7 +106,7 @@ typedef struct snd_kattn {
     int64_t past, front, back;
     double scale, scale_r, softcap;               // softcap 0: none
     const void *q, *k, *v;
-    const void *qr, *r;                           // [B, Tq, heads*hd], [>= past + Tq, heads*hd], or NULL; then front = 0
+    const void *qr, *r;                           // [B, Tq, heads*hd], [>= past + Tq, heads*hd], or NULL; no pair with past + i < j is read
     const void *bias;                             // [heads, snd_k_attn_distances] by past + i - j, smallest first; or NULL
     double fq, fk, fv, fqr, fr;                   // powers of two: the operands meant are q*fq, k*fk, ...
     int64_t lanes;                                // queries taken at once, 1 .. SND_ATTN_Q

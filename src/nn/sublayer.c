@@ -116,12 +116,13 @@ static sonde_status add_bias(const sub *s, const char *name, snd_id q, snd_id *o
     return SONDE_OK;
 }
 
-// (q + u).k + (q + v).r over the distances query - key
-static sonde_status relative_sinusoids(const sub *s, int64_t distances, snd_id *q, snd_id *qr, snd_id *r) {
+// (q + u).k + (q + v).r over the distances query - key; where keys behind the query are read those below 0 come first.
+static sonde_status relative_sinusoids(const sub *s, const snd_attn *a, snd_id *q, snd_id *qr, snd_id *r) {
     const snd_id plain = *q;
+    const int64_t T = length(s, plain), first = a->causal ? 0 : 1 - T;
     SND_TRY(add_bias(s, "pos_u", plain, q));
     SND_TRY(add_bias(s, "pos_v", plain, qr));
-    return map(s, "r", snd_g_sinusoid(s->m->g, distances, s->m->stack->d, 0, true), r);
+    return map(s, "r", snd_g_sinusoid(s->m->g, a->past + T - first, s->m->stack->d, first, true), r);
 }
 
 static sonde_status positions(const sub *s, snd_attn *a, snd_id *q, snd_id *k, snd_id *table, snd_id *qr, snd_id *r) {
@@ -137,7 +138,7 @@ static sonde_status positions(const sub *s, snd_attn *a, snd_id *q, snd_id *k, s
         a->max_distance = p->t5_max_distance;
         *table = s->q->relative;
         return SONDE_OK;
-    case SND_POS_XL: a->bias = SND_ATTN_XL; return relative_sinusoids(s, a->past + length(s, *q), q, qr, r);
+    case SND_POS_XL: a->bias = SND_ATTN_XL; return relative_sinusoids(s, a, q, qr, r);
     default: return SONDE_OK;
     }
 }

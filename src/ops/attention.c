@@ -30,8 +30,6 @@ static sonde_status check_numbers(const snd_attr *a) {
     SND_FAIL_IF(!isfinite(a->f[F_SCALE]) || !isfinite(a->f[F_SOFTCAP]), SONDE_ERANGE,
                 "scale %s and softcap %s, must be finite", snd_format_num(x, a->f[F_SCALE], 6),
                 snd_format_num(y, a->f[F_SOFTCAP], 6));
-    SND_FAIL_IF(a->i[I_BIAS] == SND_ATTN_XL && !a->i[I_CAUSAL], SONDE_EUNSUPPORTED,
-                "relative keys (xl) without a causal mask: there are none for distances below 0");
     return SONDE_OK;
 }
 
@@ -68,6 +66,12 @@ static sonde_status check_table(const snd_graph *g, const snd_attr *a, const snd
     return SONDE_OK;
 }
 
+// Distances below 0 that relative keys know: keys that stand behind the first query, where they may be read.
+static int64_t negative_distances(const snd_attr *a, int64_t Tk) {
+    const int64_t behind = Tk - 1 - a->i[I_PAST];
+    return a->i[I_CAUSAL] || behind < 0 ? 0 : behind;
+}
+
 static sonde_status check_relative(const snd_graph *g, const snd_attr *a, const snd_id *in) {
     char x[160], y[160];
     const bool xl = a->i[I_BIAS] == SND_ATTN_XL;
@@ -78,9 +82,9 @@ static sonde_status check_relative(const snd_graph *g, const snd_attr *a, const 
     SND_FAIL_IF(!snd_shape_same(q, qr), SONDE_ESHAPE,
                 "relative queries of shape %s, queries of shape %s, must be the same", snd_shape_text(qr, x),
                 snd_shape_text(q, y));
-    SND_FAIL_IF(r.nd != 2 || r.dim[0] != a->i[I_PAST] + q.dim[1] || r.dim[1] != q.dim[2], SONDE_ESHAPE,
-                "relative keys of shape %s, must be [%d, %d]", snd_shape_text(r, x), (int)(a->i[I_PAST] + q.dim[1]),
-                (int)q.dim[2]);
+    const int64_t rows = a->i[I_PAST] + q.dim[1] + negative_distances(a, snd_shape_of(g, in[K]).dim[1]);
+    SND_FAIL_IF(r.nd != 2 || r.dim[0] != rows || r.dim[1] != q.dim[2], SONDE_ESHAPE,
+                "relative keys of shape %s, must be [%d, %d]", snd_shape_text(r, x), (int)rows, (int)q.dim[2]);
     return SONDE_OK;
 }
 
@@ -184,15 +188,17 @@ static snd_kattn operands(const snd_oprun *r, int q, const void *bias, exponents
     const snd_shape sq = snd_in_shape(r, q + Q), sk = snd_in_shape(r, q + K);
     const bool xl = a->i[I_BIAS] == SND_ATTN_XL;
     const int64_t far = INT64_C(1) << 60, reach = a->i[I_WINDOW] ? a->i[I_WINDOW] - 1 : far;
+    // row 0 of the relative keys is the smallest distance: queries as if they stood further on, the mask where it was
+    const int64_t shift = xl ? negative_distances(a, sk.dim[1]) : 0;
     snd_kattn s = {.B = sq.dim[0],
                    .Tq = sq.dim[1],
                    .Tk = sk.dim[1],
                    .heads = a->i[I_HEADS],
                    .kv_heads = a->i[I_KV_HEADS],
                    .hd = sq.dim[2] / a->i[I_HEADS],
-                   .past = a->i[I_PAST],
-                   .front = a->i[I_CAUSAL] ? 0 : reach,
-                   .back = reach,
+                   .past = a->i[I_PAST] + shift,
+                   .front = (a->i[I_CAUSAL] ? 0 : reach) - shift,
+                   .back = reach + shift,
                    .softcap = a->f[F_SOFTCAP],
                    .q = snd_in(r, q + Q)->p,
                    .k = snd_in(r, q + K)->p,
@@ -295,12 +301,13 @@ static void forward_cost(const snd_graph *g, const snd_node *n, double *flops, d
 }
 
 enum { ABSENT_PLAIN = 0x38, ABSENT_ALIBI = 0x38, ABSENT_T5 = 0x30, ABSENT_XL = 0x08 };
-// Tables of t5 have 8 buckets; relative keys reach as far as the keys.
+// Tables of t5 have 8 buckets; relative keys reach as far as the keys, to both sides where those are read.
 #define CASE(l, B, Tq, Tk, heads, kv, hd, causal, window, past, bias, far, scale, cap)                                 \
     {                                                                                                                  \
         .label = l, .n_in = OPERANDS,                                                                                  \
-        .in = {{3, {B, Tq, (heads) * (hd)}}, {3, {B, Tk, (kv) * (hd)}}, {3, {B, Tk, (kv) * (hd)}}, {2, {8, heads}},    \
-               {3, {B, Tq, (heads) * (hd)}}, {2, {Tk, (heads) * (hd)}}},                                               \
+        .in = {{3, {B, Tq, (heads) * (hd)}}, {3, {B, Tk, (kv) * (hd)}},                                                \
+               {3, {B, Tk, (kv) * (hd)}},    {2, {8, heads}},                                                          \
+               {3, {B, Tq, (heads) * (hd)}}, {2, {(causal) ? (Tk) : (Tq) + (Tk)-1, (heads) * (hd)}}},                  \
         .attr = {.f = {scale, cap}, .i = {heads, kv, causal, window, past, SND_ATTN_##bias, far}},                     \
         .absent = ABSENT_##bias                                                                                        \
     }
@@ -326,6 +333,9 @@ static const snd_op_case cases[] = {
     CASE("several tiles, window", 1, 150, 150, 1, 1, 2, true, 70, 0, PLAIN, 0, 0.7, 0),
     CASE("several tiles, encoder's window, alibi", 1, 150, 150, 1, 1, 2, false, 40, 0, ALIBI, 0, 0.7, 0),
     CASE("several tiles, t5", 1, 100, 100, 2, 2, 2, false, 0, 0, T5, 50, 0.7, 0),
+    CASE("xl encoder", 2, 5, 5, 2, 2, 3, false, 0, 0, XL, 0, 0.6, 0),
+    CASE("xl encoder with memory, window", 1, 6, 8, 2, 1, 3, false, 3, 2, XL, 0, 0.6, 0),
+    CASE("several tiles, xl encoder", 1, 70, 70, 2, 2, 3, false, 0, 0, XL, 0, 0.7, 0),
     CASE("several tiles, xl", 2, 70, 100, 2, 2, 3, true, 0, 30, XL, 0, 0.7, 0),
     CASE("wide heads", 1, 5, 5, 2, 2, 37, true, 0, 0, PLAIN, 0, 0.2, 0),
 };

@@ -88,7 +88,8 @@ typedef struct snd_attn {                ///< what attention does besides q, k, 
 } snd_attn;
 /// Softmax over keys of the masked scores, times v: q [B, Tq, heads*hd], k, v [B, Tk, kv_heads*hd] -> [B, Tq, heads*hd].
 /// table: T5, [buckets, heads], else 0.  XL: scores (q.k + qr.r_(i-j)) scale with qr [B, Tq, heads*hd] (u is in q, v in
-/// qr) and r [past + Tq, heads*hd], row = distance from query to key; needs causal; else 0.
+/// qr) and r [past + Tq, heads*hd], row = distance from query to key; not causal: r [Tq + Tk - 1, heads*hd], which begins
+/// with the smallest distance, past - (Tk - 1); else 0.
 /// numerics  online softmax over tiles of keys in the graph's type, row sums in double; scores in true value whatever the
 ///           operands' exponents; memory is O(T). Bits do not depend on the thread count. A NaN or Inf reaches exactly
 ///           the queries that read it.
