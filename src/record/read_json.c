@@ -114,7 +114,7 @@ static void read_setting(snd_run *u, const char *key, const json_t *v) {
     else if (json_is_integer(v))
         snprintf(out, sizeof out, "%lld", (long long)json_integer_value(v));
     else if (json_is_real(v))
-        snd_format_num(out, json_real_value(v), 17);
+        snd_format_num(out, json_real_value(v) == 0 ? 0 : json_real_value(v), 17); // -0 as it is written
     else
         snprintf(out, sizeof out, "null");
     snd_run_setting(u, key, out, true);
