@@ -379,11 +379,13 @@ enum { LEAN_L = 7, LEAN_KEEP = 4 * LEAN_L + 8 };
 typedef struct counted {
     snd_source inner;
     int reads[64], acquired;
+    int64_t most; // elements at a time
 } counted;
 
 static void counted_read(void *self, const snd_graph *g, int param, int64_t first, int64_t n, void *dst) {
     counted *c = self;
     c->reads[param]++;
+    c->most = n > c->most ? n : c->most;
     c->inner.read(c->inner.self, g, param, first, n, dst);
 }
 static sonde_status counted_acquire(void *self, const snd_graph *g, int param, const void **data, int32_t *e) {
@@ -477,6 +479,84 @@ static void lean_plans_are_small(void **state) {
         assert_true(leaner.slab + (LEAN_L - 2) * STREAM < full.slab + 3 * MATRIX);
         run_lean(&d, 1, (snd_plan_opts){true, SND_PARAMS_USE}, &leaner);
         assert_true(leaner.slab < 2 * MATRIX + (LEAN_L + 10) * STREAM);
+    }
+}
+
+// ---- matrices in pieces ---------------------------------------------------------------------------------------------
+
+enum { PIECE_R = 7, PIECE_V = 41, PIECE_D = 12, PIECE_STATS = 6 };
+
+typedef struct pieces {
+    double stat[PIECE_STATS][SND_ST_COUNT];
+    double logits[PIECE_R * PIECE_V], dx[PIECE_R * PIECE_D];
+    int64_t most;
+} pieces;
+
+// tokens -> table -> + x -> head; statistics of both matrices and of their gradients.
+static void run_pieces(snd_dtype t, bool fuse, snd_plan_opts o, pieces *p) {
+    static const int64_t tokens[PIECE_R] = {40, 3, 3, 0, 17, 3, 40};
+    net n = net_open(t);
+    const snd_init init = {.kind = SND_INIT_NORMAL, .a = 1, .factor = 1};
+    const snd_id table = snd_g_param(n.g, "table", SND_SHAPE(PIECE_V, PIECE_D), &init),
+                 head = snd_g_param(n.g, "head", SND_SHAPE(PIECE_V, PIECE_D), &init),
+                 id = snd_g_input(n.g, "tokens", SND_SHAPE(PIECE_R), SND_I64);
+    n.in[0] = snd_g_input(n.g, "x", SND_SHAPE(PIECE_R, PIECE_D), SND_DT_NONE);
+    n.n_in = 1;
+    net_output(&n, snd_g_linear(n.g, snd_g_add(n.g, snd_g_embed(n.g, table, id), n.in[0]), head));
+    snd_id grad[3], keep[PIECE_STATS + 2];
+    snd_g_grad(n.g, n.y, n.dy, 1, (snd_id[]){table, head, n.in[0]}, 3, grad);
+    for (int i = 0; i < 2; i++) keep[i] = snd_g_stat(n.g, i ? head : table, 0, 0);
+    for (int i = 0; i < 2; i++) keep[2 + i] = snd_g_stat(n.g, grad[i], 0, 0);
+    keep[4] = snd_g_stat(n.g, n.y[0], 0, 0);
+    keep[5] = snd_g_stat(n.g, grad[2], 0, 0);
+    keep[PIECE_STATS] = n.y[0];
+    keep[PIECE_STATS + 1] = grad[2];
+    if (fuse) assert_int_equal(snd_g_fuse(n.g, keep, PIECE_STATS + 2), 2);
+    CHECK_OK(snd_plan_make_by(n.arena, n.g, keep, PIECE_STATS + 2, &o, &n.plan));
+    assert_true(snd_plan_ok(n.plan));
+    counted c = {0};
+    CHECK_OK(snd_source_drawn(n.g, 3, 2, &c.inner));
+    n.src = (snd_source){.self = &c, .read = counted_read, .acquire = counted_acquire, .release = counted_release};
+    CHECK_OK(snd_exec_create(n.g, n.plan, &n.src, &(snd_exec_opts){.threads = 2}, &n.exec));
+    set_inputs(&n, 1);
+    CHECK_OK(snd_exec_set(n.exec, id, tokens, SND_I64));
+    CHECK_OK(snd_exec_run(n.exec));
+    for (int i = 0; i < PIECE_STATS; i++) memcpy(p->stat[i], snd_exec_raw(n.exec, keep[i], NULL), sizeof p->stat[i]);
+    net_get(&n, n.y[0], p->logits);
+    net_get(&n, grad[2], p->dx);
+    p->most = c.most;
+    snd_source_close(&c.inner);
+    net_destroy(&n);
+}
+
+// By any cut the statistics are those of the whole array, but for the order of sums; values of unread rows do not exist.
+static void pieces_make_the_whole(void **state) {
+    (void)state;
+    static const int same[] = {SND_ST_AT, SND_ST_NONFINITE, SND_ST_EXP},
+                     close[] = {SND_ST_Q, SND_ST_MEAN, SND_ST_ABSMAX, SND_ST_ABSMIN};
+    static pieces want, got, slab;
+    for (int t = 0; t < 2; t++) {
+        const snd_dtype dt = t ? SND_F32 : SND_F64;
+        run_pieces(dt, false, (snd_plan_opts){0}, &want);
+        for (int64_t limit = 1; limit < 700; limit += limit < 20 ? 6 : 83) {
+            snd_pieces_limit(limit);
+            run_pieces(dt, true, (snd_plan_opts){0}, &got);
+            run_pieces(dt, true, (snd_plan_opts){true, SND_PARAMS_SEGMENT}, &slab);
+            assert_memory_equal(slab.stat, got.stat, sizeof got.stat);
+            assert_memory_equal(slab.dx, got.dx, sizeof got.dx);
+            assert_int_equal(got.most, 0);
+            if (limit < PIECE_V * PIECE_D) assert_in_range(slab.most, 1, limit < PIECE_D ? PIECE_D : limit);
+            const double eps = t ? 0x1p-23 : 0x1p-52;
+            for (int i = 0; i < PIECE_STATS; i++) {
+                for (int k = 0; k < 3; k++) CHECK_SAME(got.stat[i][same[k]], want.stat[i][same[k]]);
+                for (int k = 0; k < 4; k++) // numbers of size 10 at most, products of PIECE_D and PIECE_V terms
+                    CHECK_CLOSE(got.stat[i][close[k]], want.stat[i][close[k]], 1000 * PIECE_V * eps);
+                for (int k = 2; k < 4 && i < 2; k++) CHECK_SAME(got.stat[i][close[k]], want.stat[i][close[k]]);
+            }
+            for (int i = 0; i < PIECE_R * PIECE_V; i++) CHECK_CLOSE(got.logits[i], want.logits[i], 40 * PIECE_D * eps);
+            for (int i = 0; i < PIECE_R * PIECE_D; i++) CHECK_CLOSE(got.dx[i], want.dx[i], 40 * PIECE_V * eps);
+        }
+        snd_pieces_limit(0);
     }
 }
 
@@ -1143,6 +1223,7 @@ int main(void) {
         cmocka_unit_test(weight_gradients_come_and_go),
         cmocka_unit_test(lean_plans_give_the_same_bits),
         cmocka_unit_test(lean_plans_are_small),
+        cmocka_unit_test(pieces_make_the_whole),
         cmocka_unit_test(threads_give_the_same_bits),
         cmocka_unit_test(sources_agree),
         cmocka_unit_test(missing_input_and_stop),

@@ -1,8 +1,7 @@
 // Rewrites pairs of nodes into fused ones, as the rows of ops/fusions.def say.
 // Invariants: the fused node's outputs are the values of the pair, so every other node, name and gradient stays valid;
-// node order stays topological. For a pair whose middle value remains, the fused node stands where the first stood, and
-// the second's other inputs must not come from nodes; else it stands where the second stood, and nobody else may read
-// the middle value.
+// node order stays topological: the fused node stands where the first stood, and the second's other inputs must not come
+// from nodes. Unless the row keeps the middle value, nobody else may read it.
 #include "graph/graph_impl.h"
 
 #include <assert.h>
@@ -49,14 +48,13 @@ static bool replace(fuser *f, const snd_fusion *row, int first, int second, int 
     memcpy(ids, in, (size_t)fused.n_in * sizeof *ids);
     *n = fused;
     n->in = ids;
-    const int at = row->keeps_middle ? first : second;
     const snd_id middle = g->nodes[second]->in[port];
     g->nodes[first] = g->nodes[second] = NULL;
-    g->nodes[at] = n;
+    g->nodes[first] = n; // of a gradient's statistics: in the backward pass of its layer, not after all of them
     if (!row->keeps_middle) g->values[middle]->node = -1;
     for (int k = 0; k < n->n_out; k++) {
         snd_value *v = g->values[n->out[k]];
-        v->node = at;
+        v->node = first;
         v->out_index = k;
     }
     return true;

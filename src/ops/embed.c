@@ -2,6 +2,8 @@
 //   embed      in table [V, d], tokens (I64) [..] -> [.., d].   dtable[v] = sum of dy over the places of token v
 //   sinusoid   no input -> [rows, d].  i[0] = rows, i[1] = d, i[2] = first position, i[3] = halves
 // embed keeps the table's exponent; its gradient has that of dy. embed_bwd: in dy, tokens; i[0] = V.
+// A table that is a parameter need not be in memory: rows are read where tokens want them. Statistics of its gradient
+// come from the rows that tokens touch; the others are zero.
 #include "ops/ops_impl.h"
 
 #include <math.h>
@@ -20,11 +22,30 @@ static sonde_status embed_shape(const snd_graph *g, snd_node *n, snd_shape *out,
     return SONDE_OK;
 }
 
+static unsigned embed_pieces(const snd_graph *g, const snd_node *n) {
+    (void)g;
+    (void)n;
+    return 1;
+}
+
+static void read_rows(const snd_oprun *r, int64_t V, int64_t D, int64_t R, const int64_t *tokens, char *y) {
+    const size_t row = (size_t)D * snd_dtype_size(r->t);
+    for (int64_t i = 0; i < R; i++, y += row) {
+        if (tokens[i] < 0 || tokens[i] >= V)
+            snd_k_fill_const(1, r->t, D, NAN, y);
+        else
+            (void)snd_param_read(r, 0, tokens[i] * D, D, y);
+    }
+}
+
 static void embed_run(snd_oprun *r) {
     const snd_shape table = snd_in_shape(r, 0);
     const snd_rv *x = snd_in(r, 0);
-    snd_k_gather(r->threads, r->t, table.dim[0], table.dim[1], x->p, snd_shape_size(snd_in_shape(r, 1)),
-                 snd_in(r, 1)->p, snd_out(r, 0)->p);
+    const int64_t R = snd_shape_size(snd_in_shape(r, 1));
+    if (x->p)
+        snd_k_gather(r->threads, r->t, table.dim[0], table.dim[1], x->p, R, snd_in(r, 1)->p, snd_out(r, 0)->p);
+    else
+        read_rows(r, table.dim[0], table.dim[1], R, snd_in(r, 1)->p, snd_out(r, 0)->p);
     snd_out_done(r, 0, x->e, -1);
 }
 
@@ -66,10 +87,81 @@ const snd_op_info snd_op_embed = {.name = "embed",
                                   .shape = embed_shape,
                                   .run = embed_run,
                                   .grad = embed_grad,
+                                  .pieces = embed_pieces,
                                   .cost = snd_cost_few,
                                   SND_CASES(embed_cases)};
 const snd_op_info snd_op_embed_bwd = {
     .name = "embed_bwd", .shape = embed_bwd_shape, .run = embed_bwd_run, .cost = snd_cost_few};
+
+// ---- statistics of the table's gradient, which is not kept: made by fusion ------------------------------------------
+// Scratch: | slots of a hash table | number of each row's token | tokens by number | rows by number |
+
+static int64_t slots_for(int64_t R) {
+    int64_t n = 16;
+    while (n < 2 * R) n *= 2;
+    return n;
+}
+
+static size_t bwd_stat_scratch(const snd_graph *g, const snd_node *n) {
+    int64_t R, D;
+    snd_rows(snd_shape_of(g, n->in[0]), &R, &D);
+    return (size_t)(slots_for(R) + 2 * R) * sizeof(int64_t) + (size_t)(R * D) * snd_dtype_size(snd_graph_dtype(g));
+}
+
+static sonde_status bwd_stat_shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_dtype *dtype) {
+    (void)g;
+    (void)n;
+    *out = SND_SHAPE(SND_ST_COUNT);
+    dtype[0] = SND_F64;
+    return SONDE_OK;
+}
+
+// Numbers the different tokens in order of appearance; -1 for those outside the table. Returns how many there are.
+static int64_t number_tokens(int64_t R, const int64_t *tokens, int64_t V, int64_t *slot, int64_t *number,
+                             int64_t *token) {
+    const int64_t n_slots = slots_for(R);
+    int64_t n = 0;
+    for (int64_t i = 0; i < n_slots; i++) slot[i] = -1;
+    for (int64_t i = 0; i < R; i++) {
+        number[i] = -1;
+        if (tokens[i] < 0 || tokens[i] >= V) continue;
+        int64_t h = (int64_t)(((uint64_t)tokens[i] * UINT64_C(0x9E3779B97F4A7C15)) >> 32) & (n_slots - 1);
+        while (slot[h] >= 0 && token[slot[h]] != tokens[i]) h = (h + 1) & (n_slots - 1);
+        if (slot[h] < 0) {
+            token[n] = tokens[i];
+            slot[h] = n++;
+        }
+        number[i] = slot[h];
+    }
+    return n;
+}
+
+static const void *touched_piece(const snd_oprun *r, int64_t first, int64_t n, void *rows) {
+    (void)n;
+    int64_t R, D;
+    snd_rows(snd_in_shape(r, 0), &R, &D);
+    return (const char *)rows + (size_t)(first * D) * snd_dtype_size(r->t);
+}
+
+static void bwd_stat_run(snd_oprun *r) {
+    int64_t R, D;
+    snd_rows(snd_in_shape(r, 0), &R, &D);
+    const int64_t V = r->n->attr.i[0];
+    int64_t *slot = r->scratch, *number = slot + slots_for(R), *token = number + R;
+    void *rows = token + R;
+    const int64_t n = number_tokens(R, snd_in(r, 1)->p, V, slot, number, token);
+    snd_k_scatter_add(r->threads, r->t, R, D, number, snd_in(r, 0)->p, n, rows);
+    snd_kmoments m;
+    snd_moments_of_pieces(r, n, D, touched_piece, rows, &m);
+    if (n > 0) m.at = token[m.at / D] * D + m.at % D;
+    snd_stat_put(r, V, D, &m, snd_in(r, 0)->e);
+}
+
+const snd_op_info snd_op_embed_bwd_stat = {.name = "embed_bwd_stat",
+                                           .shape = bwd_stat_shape,
+                                           .run = bwd_stat_run,
+                                           .scratch = bwd_stat_scratch,
+                                           .cost = snd_cost_few};
 
 snd_id snd_g_embed(snd_graph *g, snd_id table, snd_id tokens) {
     return table && tokens ? snd_g_op(g, SND_OP_EMBED, (snd_id[]){table, tokens}, 2, NULL, NULL) : 0;

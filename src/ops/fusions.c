@@ -1,4 +1,5 @@
-// The rows of fusions.def: when a pair fits and what the fused node is. Fused and unfused give the same bits.
+// The rows of fusions.def: when a pair fits and what the fused node is. Fused and unfused give the same bits,
+// but for sums of statistics that are taken in pieces.
 #include "ops/ops_impl.h"
 
 #include <string.h>
@@ -43,6 +44,34 @@ static void linear_bias_merge(const snd_graph *g, const snd_node *first, const s
     fused->n_in = 3;
     fused->out[0] = second->out[0];
     fused->n_out = 1;
+}
+
+// ---- the gradient of weights or of a table followed by its statistics -----------------------------------------------
+
+static bool map_stat_fits(const snd_graph *g, const snd_node *first, const snd_node *second, int port) {
+    (void)g;
+    (void)first;
+    return port == 0 && second->attr.i[0] == 0 && !second->in[1];
+}
+
+static void map_stat_merge(const snd_graph *g, const snd_node *first, const snd_node *second, int port,
+                           snd_node *fused) {
+    (void)g;
+    (void)port;
+    memcpy(fused->in, first->in, (size_t)first->n_in * sizeof *fused->in);
+    fused->n_in = first->n_in;
+    fused->attr = first->attr;
+    fused->out[0] = second->out[0];
+    fused->n_out = 1;
+}
+
+static bool table_stat_fits(const snd_graph *g, const snd_node *first, const snd_node *second, int port) {
+    return map_stat_fits(g, first, second, port);
+}
+
+static void table_stat_merge(const snd_graph *g, const snd_node *first, const snd_node *second, int port,
+                             snd_node *fused) {
+    map_stat_merge(g, first, second, port, fused);
 }
 
 static const snd_fusion rows[] = {

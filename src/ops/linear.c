@@ -1,7 +1,8 @@
 // Linear map y = x Wᵀ (+ b) and its two backward products.
 //   x: [.., k] as R rows; W: [n, k]; b: [n];  y: [.., n]
 //   dx = dy W;   dW = dyᵀ x;   db = sum of dy over rows
-// Exponents add. The bias is there only after fusion and gives the same bits as the two ops apart.
+// Exponents add. The bias is there only after fusion and gives the same bits as the two ops apart. A huge W is read in
+// pieces of rows, so that it need not be in memory; a gradient of which only statistics are wanted never is.
 #include "ops/ops_impl.h"
 
 static sonde_status linear_shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_dtype *dtype) {
@@ -16,12 +17,35 @@ static sonde_status linear_shape(const snd_graph *g, snd_node *n, snd_shape *out
     return SONDE_OK;
 }
 
+// Rows of W that go into one product.
+static int64_t step_of(const snd_graph *g, snd_id w) {
+    const snd_shape s = snd_shape_of(g, w);
+    return snd_is_huge(s) ? snd_piece_rows(snd_graph_dtype(g), s.dim[0], s.dim[1]) : s.dim[0];
+}
+
+static unsigned product_pieces(const snd_graph *g, const snd_node *n) {
+    return snd_is_huge(snd_shape_of(g, n->in[1])) ? 1u << 1 : 0;
+}
+
+static size_t product_scratch(const snd_graph *g, const snd_node *n) {
+    const snd_shape s = snd_shape_of(g, n->in[1]);
+    return snd_is_huge(s) ? snd_piece_bytes(snd_graph_dtype(g), s.dim[0], s.dim[1]) : 0;
+}
+
+static char *at(const snd_oprun *r, const snd_rv *v, int64_t i) {
+    return (char *)v->p + (size_t)i * snd_dtype_size(r->t);
+}
+
 static void linear_run(snd_oprun *r) {
-    int64_t R, k, n;
+    int64_t R, k;
     snd_rows(snd_in_shape(r, 0), &R, &k);
-    n = snd_in_shape(r, 1).dim[0];
+    const int64_t n = snd_in_shape(r, 1).dim[0], step = step_of(r->g, r->n->in[1]);
     snd_rv *x = snd_in(r, 0), *w = snd_in(r, 1), *y = snd_out(r, 0);
-    snd_k_gemm(r->threads, r->t, false, true, R, n, k, 1, x->p, k, w->p, k, 0, y->p, n);
+    for (int64_t i = 0; i < n; i += step) {
+        const int64_t m = n - i < step ? n - i : step;
+        const void *piece = snd_param_read(r, 1, i * k, m * k, r->scratch);
+        snd_k_gemm(r->threads, r->t, false, true, R, m, k, 1, x->p, k, piece, k, 0, at(r, y, i), n);
+    }
     snd_out_done(r, 0, (int64_t)x->e + w->e, -1);
     if (r->n->n_in < 3) return;
     double a = 1, c = 1;
@@ -59,6 +83,8 @@ const snd_op_info snd_op_linear = {.name = "linear",
                                    .shape = linear_shape,
                                    .run = linear_run,
                                    .grad = linear_grad,
+                                   .scratch = product_scratch,
+                                   .pieces = product_pieces,
                                    .cost = product_cost,
                                    SND_CASES(linear_cases)};
 
@@ -82,9 +108,13 @@ static sonde_status dx_shape(const snd_graph *g, snd_node *n, snd_shape *out, sn
 static void dx_run(snd_oprun *r) {
     int64_t R, n;
     snd_rows(snd_in_shape(r, 0), &R, &n);
-    const int64_t k = snd_in_shape(r, 1).dim[1];
+    const int64_t k = snd_in_shape(r, 1).dim[1], step = step_of(r->g, r->n->in[1]);
     const snd_rv *dy = snd_in(r, 0), *w = snd_in(r, 1);
-    snd_k_gemm(r->threads, r->t, false, false, R, k, n, 1, dy->p, n, w->p, k, 0, snd_out(r, 0)->p, k);
+    for (int64_t i = 0; i < n; i += step) {
+        const int64_t m = n - i < step ? n - i : step;
+        const void *piece = snd_param_read(r, 1, i * k, m * k, r->scratch);
+        snd_k_gemm(r->threads, r->t, false, false, R, k, m, 1, at(r, dy, i), n, piece, k, i > 0, snd_out(r, 0)->p, k);
+    }
     snd_out_done(r, 0, (int64_t)dy->e + w->e, -1);
 }
 
@@ -96,8 +126,14 @@ static void dx_grad(snd_graph *g, const snd_node *n, const snd_id *dout, const b
 
 static const snd_op_case dx_cases[] = {{.label = "5x3 by 3x4", .n_in = 2, .in = {{2, {5, 3}}, {2, {3, 4}}}}};
 
-const snd_op_info snd_op_linear_dx = {
-    .name = "linear_dx", .shape = dx_shape, .run = dx_run, .grad = dx_grad, .cost = product_cost, SND_CASES(dx_cases)};
+const snd_op_info snd_op_linear_dx = {.name = "linear_dx",
+                                      .shape = dx_shape,
+                                      .run = dx_run,
+                                      .grad = dx_grad,
+                                      .scratch = product_scratch,
+                                      .pieces = product_pieces,
+                                      .cost = product_cost,
+                                      SND_CASES(dx_cases)};
 
 // ---- dW = dyᵀ x -----------------------------------------------------------------------------------------------------
 
@@ -127,3 +163,48 @@ static const snd_op_case dw_cases[] = {{.label = "5x3, 5x4", .n_in = 2, .in = {{
 
 const snd_op_info snd_op_linear_dw = {
     .name = "linear_dw", .shape = dw_shape, .run = dw_run, .cost = product_cost, SND_CASES(dw_cases)};
+
+// ---- statistics of dW, which is not kept: made by fusion ------------------------------------------------------------
+
+static sonde_status dw_stat_shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_dtype *dtype) {
+    SND_TRY(dw_shape(g, n, out, dtype));
+    *out = SND_SHAPE(SND_ST_COUNT);
+    dtype[0] = SND_F64;
+    return SONDE_OK;
+}
+
+static const void *dw_piece(const snd_oprun *r, int64_t first, int64_t m, void *tmp) {
+    int64_t R, n, k;
+    snd_rows(snd_in_shape(r, 0), &R, &n);
+    snd_rows(snd_in_shape(r, 1), &R, &k);
+    snd_k_gemm(r->threads, r->t, true, false, m, k, R, 1, at(r, snd_in(r, 0), first), n, snd_in(r, 1)->p, k, 0, tmp, k);
+    return tmp;
+}
+
+static void dw_stat_run(snd_oprun *r) {
+    int64_t R, n, k;
+    snd_rows(snd_in_shape(r, 0), &R, &n);
+    snd_rows(snd_in_shape(r, 1), &R, &k);
+    snd_stat_of_pieces(r, n, k, dw_piece, (int64_t)snd_in(r, 0)->e + snd_in(r, 1)->e);
+}
+
+static size_t dw_stat_scratch(const snd_graph *g, const snd_node *n) {
+    int64_t R, no, k;
+    snd_rows(snd_shape_of(g, n->in[0]), &R, &no);
+    snd_rows(snd_shape_of(g, n->in[1]), &R, &k);
+    return snd_piece_bytes(snd_graph_dtype(g), no, k);
+}
+
+static void dw_stat_cost(const snd_graph *g, const snd_node *n, double *flops, double *bytes) {
+    snd_cost_each(g, n, 0, flops, bytes);
+    int64_t R, no, k;
+    snd_rows(snd_shape_of(g, n->in[0]), &R, &no);
+    snd_rows(snd_shape_of(g, n->in[1]), &R, &k);
+    *flops = (2 * (double)R + 6) * (double)no * (double)k;
+}
+
+const snd_op_info snd_op_linear_dw_stat = {.name = "linear_dw_stat",
+                                           .shape = dw_stat_shape,
+                                           .run = dw_stat_run,
+                                           .scratch = dw_stat_scratch,
+                                           .cost = dw_stat_cost};

@@ -118,8 +118,12 @@ enum {
 enum {
     SND_SM_BVAR = 1, SND_SM_COS = 2, SND_SM_KURT = 4, SND_SM_ROWCOS = 8 /* needs w */, SND_SM_RANK = 16, SND_SM_UNDER = 32
 };
-/// q, mean, var, absmax, at, absmin, nonfinite always; more by mask. w: 0 or a value of v's shape.
+/// q, mean, var, absmax, at, absmin, nonfinite always; more by mask. w: 0 or a value of v's shape. Of a parameter, and of
+/// a gradient that is reduced as it appears, nothing by mask and no var.
 snd_id snd_g_stat(snd_graph *g, snd_id v, snd_id w, int mask);
+
+/// Test hook: elements of a piece, and of a matrix so large that it is read in pieces; 0: the usual ones.
+void snd_pieces_limit(int64_t elements);
 
 static inline snd_id snd_g_add(snd_graph *g, snd_id x, snd_id y) { return snd_g_lin(g, 1, x, 1, y); }
 static inline snd_id snd_g_sub(snd_graph *g, snd_id x, snd_id y) { return snd_g_lin(g, 1, x, -1, y); }

@@ -52,4 +52,21 @@ bool snd_eps_rules(snd_dtype t, double eps, int power, int64_t e);
 /// eps as seen by the buffer: eps * 2^(-power e), kept positive and finite.
 double snd_eps_for(double eps, int power, int64_t e);
 
+// ---- matrices in pieces of whole rows (pieces.c) ----
+/// Rows of a piece; all of them when the array is small. A few MiB.
+int64_t snd_piece_rows(snd_dtype t, int64_t rows, int64_t cols);
+size_t snd_piece_bytes(snd_dtype t, int64_t rows, int64_t cols);
+/// Is the matrix so large that its products go piece by piece? By its shape alone.
+bool snd_is_huge(snd_shape s);
+/// Rows first .. first+n-1, where they are or written to tmp (room for a piece).
+typedef const void *snd_piece_fn(const snd_oprun *r, int64_t first, int64_t n, void *tmp);
+/// Basic moments (snd_k_moments) of [rows, cols], piece by piece; the others are NaN.
+void snd_moments_of_pieces(const snd_oprun *r, int64_t rows, int64_t cols, snd_piece_fn *piece, void *tmp,
+                           snd_kmoments *out);
+/// Writes basic moments as output 0, a statistics vector (snd_g_stat), of a value [rows, cols] with exponent e. No variance
+/// within rows: where it is small beside q it would take a second pass.
+void snd_stat_put(const snd_oprun *r, int64_t rows, int64_t cols, const snd_kmoments *m, int64_t e);
+/// Both, with the node's scratch.
+void snd_stat_of_pieces(const snd_oprun *r, int64_t rows, int64_t cols, snd_piece_fn *piece, int64_t e);
+
 #endif

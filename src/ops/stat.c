@@ -30,10 +30,20 @@ static int64_t rank_rows(int64_t R) {
     return R < RANK_ROWS ? R : RANK_ROWS;
 }
 
+// A parameter's plain statistics are taken in pieces: all of it need not be in memory.
+static bool in_pieces(const snd_graph *g, const snd_node *n) {
+    return n->attr.i[0] == 0 && !n->in[1] && snd_g_value(g, n->in[0])->role == SND_R_PARAM;
+}
+
+static unsigned pieces(const snd_graph *g, const snd_node *n) {
+    return in_pieces(g, n) ? 1 : 0;
+}
+
 static size_t scratch(const snd_graph *g, const snd_node *n) {
-    if (!(n->attr.i[0] & SND_SM_RANK)) return 0;
     int64_t R, D;
     snd_rows(snd_shape_of(g, n->in[0]), &R, &D);
+    if (in_pieces(g, n)) return snd_piece_bytes(snd_graph_dtype(g), R, D);
+    if (!(n->attr.i[0] & SND_SM_RANK)) return 0;
     const int64_t m = rank_rows(R);
     return (size_t)(m * D + m * m + 4 * m + (R > m ? m * D : 0)) * sizeof(double);
 }
@@ -84,13 +94,41 @@ static void put_moments(double *s, const snd_kmoments *m, int64_t R, int64_t D, 
     if (mask & SND_SM_KURT && q > 0) s[SND_ST_KURT] = m->sum4 / n / (q * q);
 }
 
+static double *clear(const snd_oprun *r) {
+    double *s = snd_out(r, 0)->p;
+    for (int i = 0; i < SND_ST_COUNT; i++) s[i] = NAN;
+    return s;
+}
+
+void snd_stat_put(const snd_oprun *r, int64_t rows, int64_t cols, const snd_kmoments *m, int64_t e) {
+    double *s = clear(r);
+    put_moments(s, m, rows, cols, 0);
+    s[SND_ST_EXP] = (double)snd_clamp_e(e);
+    *snd_out(r, 0) = (snd_rv){.p = s, .e = 0, .amax = -1};
+}
+
+void snd_stat_of_pieces(const snd_oprun *r, int64_t rows, int64_t cols, snd_piece_fn *piece, int64_t e) {
+    snd_kmoments m;
+    snd_moments_of_pieces(r, rows, cols, piece, r->scratch, &m);
+    snd_stat_put(r, rows, cols, &m, e);
+}
+
+static const void *param_piece(const snd_oprun *r, int64_t first, int64_t n, void *tmp) {
+    int64_t R, D;
+    snd_rows(snd_in_shape(r, 0), &R, &D);
+    return snd_param_read(r, 0, first * D, n * D, tmp);
+}
+
 static void run(snd_run *r) {
     int64_t R, D;
     snd_rows(snd_in_shape(r, 0), &R, &D);
+    if (in_pieces(r->g, r->n)) {
+        snd_stat_of_pieces(r, R, D, param_piece, snd_in(r, 0)->e);
+        return;
+    }
     const int mask = (int)r->n->attr.i[0];
     const snd_rv *v = snd_in(r, 0), *w = snd_in(r, 1);
-    double *s = snd_out(r, 0)->p;
-    for (int i = 0; i < SND_ST_COUNT; i++) s[i] = NAN;
+    double *s = clear(r);
     const int what = SND_KM_BASIC | (mask & SND_SM_BVAR ? SND_KM_BVAR : 0) | (mask & SND_SM_COS ? SND_KM_COS : 0) |
                      (mask & SND_SM_KURT ? SND_KM_FOURTH : 0);
     snd_kmoments m;
@@ -115,7 +153,8 @@ static void cost(const snd_graph *g, const snd_node *n, double *flops, double *b
     *flops = 6 * (double)snd_size_of(g, n->in[0]);
 }
 
-const snd_op_info snd_op_stat = {.name = "stat", .shape = shape, .run = run, .scratch = scratch, .cost = cost};
+const snd_op_info snd_op_stat = {
+    .name = "stat", .shape = shape, .run = run, .scratch = scratch, .pieces = pieces, .cost = cost};
 
 snd_id snd_g_stat(snd_graph *g, snd_id v, snd_id w, int mask) {
     if (!v) return 0;
