@@ -254,6 +254,53 @@ static void test_costs(void **state) {
     snd_arena_destroy(a);
 }
 
+// By hand: a decoder's next token costs 2 FLOPs per weight of its products and reads the keys that its mask shows.
+static void test_next_token(void **state) {
+    (void)state;
+    snd_arena *a = snd_arena_create();
+    const struct {
+        const char *preset;
+        double weights;               // of the products
+        double heads, head_dim, keys; // keys read by the last query, of all layers
+        double kv_width, cross_keys;
+    } table[] = {{"gpt2", 12 * 12 * 768 * 768. + 768 * 50257., 12, 64, 12 * 1024., 768, 0},
+                 {"llama3-8b", 32 * (2 * 4096 * 4096. + 2 * 4096 * 1024. + 3 * 4096 * 14336.) + 4096 * 128256., 32, 128,
+                  32 * 8192., 1024, 0},
+                 // 15 layers see 512 keys, layers 6, 12 and 18 the whole context
+                 {"gemma3-270m", 18 * (2 * 640 * 1024. + 2 * 640 * 256. + 3 * 640 * 2048.) + 640 * 262144., 4, 256,
+                  15 * 512. + 3 * 32768., 256, 0},
+                 // the decoder alone, its cross-attention without keys and values; 64 tokens where no context is given
+                 {"t5-base", 12 * (4 * 768 * 768. + 2 * 768 * 768. + 2 * 768 * 3072.) + 768 * 32128., 12, 64, 12 * 64.,
+                  768, 12 * 64.}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        const snd_decoding *n = &describe(a, table[i].preset, NULL, 0, NULL)->next;
+        assert_true(n->possible);
+        CHECK_REL(n->cost.gemm, 2 * table[i].weights, 1e-12);
+        CHECK_REL(n->weight_bytes, 4 * table[i].weights, 1e-12);
+        CHECK_REL(n->cost.attention,
+                  table[i].heads * (table[i].keys + table[i].cross_keys) * (4 * table[i].head_dim + 15), 1e-12);
+        CHECK_REL(n->cache_bytes, 4 * 2 * table[i].kv_width * table[i].keys, 1e-12);
+        CHECK_REL(n->memory_bytes, 4 * 2 * table[i].kv_width * table[i].cross_keys, 1e-12);
+        CHECK_REL(n->flops, n->cost.gemm + n->cost.attention + n->cost.norm + n->cost.elementwise, 1e-12);
+        assert_true(n->cost.bytes > n->cache_bytes + n->memory_bytes);
+    }
+    const snd_description *d = describe(a, "gpt2", NULL, 0, NULL);
+    CHECK_REL(d->next.cost.norm, 25 * 7 * 768., 1e-12);
+    CHECK_REL(d->next.cost.elementwise, d->forward.elementwise / 1024, 1e-12);
+    // what depends on c alone is computed once per sequence
+    d = describe(a, "adaln", KEYS("heads=2", "width=8", "layers=1", "cond=3", "context=5"), NULL);
+    CHECK_REL(d->next.cost.gemm, 2 * 12 * 8 * 8., 1e-12);
+    d = describe(a, "pre", KEYS("heads=2", "width=8", "layers=1", "context=1"), NULL); // a context of one token
+    CHECK_REL(d->next.flops, d->flops_forward, 1e-12);
+    CHECK_REL(d->next.cache_bytes, 4 * 2 * 8., 1e-12);
+    static const char *const none[] = {"bert-base", "residual"};
+    for (int i = 0; i < 2; i++) {
+        const snd_decoding *n = &describe(a, none[i], NULL, 0, NULL)->next;
+        assert_true(!n->possible && n->flops == 0 && n->cache_bytes == 0 && n->memory_bytes == 0);
+    }
+    snd_arena_destroy(a);
+}
+
 static void test_starts(void **state) {
     (void)state;
     snd_arena *a = snd_arena_create();
@@ -293,6 +340,7 @@ int main(void) {
                                        cmocka_unit_test(test_multipliers),
                                        cmocka_unit_test(test_norms),
                                        cmocka_unit_test(test_costs),
+                                       cmocka_unit_test(test_next_token),
                                        cmocka_unit_test(test_starts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

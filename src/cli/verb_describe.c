@@ -245,6 +245,23 @@ static const char *si(char out[40], double v) { // 1.23 G
     return out;
 }
 
+// What the table's row "next token" reads and keeps.
+static void show_next(snd_cli *c, const snd_description *d) {
+    const snd_decoding *k = &d->next;
+    char weights[40], cache[40], memory[40];
+    if (!k->possible) return;
+    snd_buf line = {0}, b = {0};
+    snd_buf_printf(&line, "next token: after %lld others it reads %sB of weights", (long long)(d->tokens - 1),
+                   si(weights, k->weight_bytes));
+    snd_buf_printf(&line, "; the keys and values of one sequence take %sB", si(cache, k->cache_bytes));
+    if (k->memory_bytes > 0) snd_buf_printf(&line, ", those of the encoder's output %sB", si(memory, k->memory_bytes));
+    snd_buf_put(&line, " (f32)");
+    if (line.s) snd_wrap(&b, line.s, 2, columns_of(c));
+    snd_put(c, &b);
+    snd_buf_free(&line);
+    snd_buf_free(&b);
+}
+
 static void show_cost(snd_cli *c, const snd_description *d) {
     static const char *const names[] = {"",      "total",       "products",         "attention",
                                         "norms", "elementwise", "bytes moved (f32)"};
@@ -262,8 +279,10 @@ static void show_cost(snd_cli *c, const snd_description *d) {
         const char *name;
         const snd_cost *k;
         double all;
-    } rows[] = {{"  forward", &d->forward, d->flops_forward}, {"  backward", &d->backward, d->flops_backward}};
-    for (int i = 0; i < 2; i++) {
+    } rows[] = {{"  forward", &d->forward, d->flops_forward},
+                {"  backward", &d->backward, d->flops_backward},
+                {"  next token", &d->next.cost, d->next.flops}};
+    for (int i = 0; i < (d->next.possible ? 3 : 2); i++) {
         const double v[] = {rows[i].all,     rows[i].k->gemm,        rows[i].k->attention,
                             rows[i].k->norm, rows[i].k->elementwise, rows[i].k->bytes};
         snd_table_cell(tab, rows[i].name);
@@ -274,6 +293,7 @@ static void show_cost(snd_cli *c, const snd_description *d) {
     const double n = (double)d->n_learned;
     snd_print(c, "  weights: %sB in f32, %sB in bf16 or f16, %sB in f64\n", si(f32, 4 * n), si(bf16, 2 * n),
               si(f64, 8 * n));
+    show_next(c, d);
 }
 
 static void show_notes(snd_cli *c, const snd_spec *s, const snd_description *d) {
@@ -373,14 +393,28 @@ static void json_params(snd_json *j, const snd_description *d) {
     snd_json_close(j, ']');
 }
 
-static void json_cost(snd_json *j, const char *key, const snd_cost *k, double total) {
-    snd_json_open_flat(j, key, '{');
+static void json_counted(snd_json *j, const snd_cost *k, double total) {
     snd_json_num(j, "flops", total);
     snd_json_num(j, "gemm", k->gemm);
     snd_json_num(j, "attention", k->attention);
     snd_json_num(j, "norm", k->norm);
     snd_json_num(j, "elementwise", k->elementwise);
     snd_json_num(j, "bytes_f32", k->bytes);
+}
+
+static void json_cost(snd_json *j, const char *key, const snd_cost *k, double total) {
+    snd_json_open_flat(j, key, '{');
+    json_counted(j, k, total);
+    snd_json_close(j, '}');
+}
+
+static void json_next(snd_json *j, const snd_decoding *k) {
+    if (!k->possible) return;
+    snd_json_open_flat(j, "next_token", '{');
+    json_counted(j, &k->cost, k->flops);
+    snd_json_num(j, "weight_bytes_f32", k->weight_bytes);
+    snd_json_num(j, "cache_bytes_f32", k->cache_bytes);
+    if (k->memory_bytes > 0) snd_json_num(j, "memory_bytes_f32", k->memory_bytes);
     snd_json_close(j, '}');
 }
 
@@ -400,6 +434,7 @@ static void json_counts(snd_json *j, const snd_description *d) {
     snd_json_str(j, "example", d->example);
     json_cost(j, "forward", &d->forward, d->flops_forward);
     json_cost(j, "backward", &d->backward, d->flops_backward);
+    json_next(j, &d->next);
     const double n = (double)d->n_learned;
     snd_json_open_flat(j, "weight_bytes", '{');
     snd_json_num(j, "f64", 8 * n);

@@ -6,6 +6,14 @@
 
 enum { F32 = 4, FN = 12, SOFTMAX_FN = 15 };
 
+snd_cost snd_cost_beyond(const snd_cost *all, const snd_cost *less) {
+    return (snd_cost){.gemm = all->gemm - less->gemm,
+                      .attention = all->attention - less->attention,
+                      .norm = all->norm - less->norm,
+                      .elementwise = all->elementwise - less->elementwise,
+                      .bytes = all->bytes - less->bytes};
+}
+
 void snd_cost_gemm(snd_description *d, double rows, double in, double out) {
     d->forward.gemm += 2 * rows * in * out;
     d->forward.bytes += F32 * rows * (in + out);

@@ -412,6 +412,7 @@ static sonde_status stacks(snd_describer *b, snd_val *out) {
     for (int i = 0; i < n; i++) {
         memory = i ? out->id : 0;
         b->stack = t[i];
+        b->tokens = i + 1 < n ? b->memory : b->d->tokens;
         SND_TRY(walk(b, out));
     }
     if (memory)
@@ -591,7 +592,7 @@ static sonde_status finish(snd_describer *b, const snd_val *out) {
     return SONDE_OK;
 }
 
-static sonde_status prepare(snd_describer *b) {
+static sonde_status prepare(snd_describer *b, int fewer) {
     const snd_spec *s = b->spec;
     snd_description *d = b->d;
     snd_buf t = {0};
@@ -599,7 +600,8 @@ static sonde_status prepare(snd_describer *b) {
     d->formula = t.failed ? NULL : snd_arena_str(b->arena, t.s);
     snd_buf_free(&t);
     const bool tf = s->family == SND_FAM_TRANSFORMER;
-    b->tokens = b->memory = d->tokens = tf ? (s->context > 0 ? s->context : 64) : 1;
+    b->memory = tf ? (s->context > 0 ? s->context : 64) : 1;
+    b->tokens = d->tokens = b->memory - fewer;
     d->example = !tf ? (s->family == SND_FAM_CONVNET ? "an image of 32 x 32" : "a row")
                      : snd_arena_printf(b->arena, "a sequence of %lld tokens", (long long)b->tokens);
     d->in_text = d->out_text = "";
@@ -617,7 +619,8 @@ static sonde_status prepare(snd_describer *b) {
     return d->formula && d->example ? SONDE_OK : SONDE_ENOMEM;
 }
 
-static sonde_status describe(snd_arena *a, const snd_spec *spec, bool texts, snd_description **out) {
+// fewer: tokens that are missing at the end of the (decoder's) sequence.
+static sonde_status describe(snd_arena *a, const snd_spec *spec, bool texts, int fewer, snd_description **out) {
     snd_describer *b;
     SND_NEW(a, b, 1);
     SND_NEW(a, b->d, 1);
@@ -626,7 +629,7 @@ static sonde_status describe(snd_arena *a, const snd_spec *spec, bool texts, snd
     b->spec = spec;
     b->layer = -1;
     snd_val x = {0};
-    sonde_status s = prepare(b);
+    sonde_status s = prepare(b, fewer);
     snd_model_stack(spec, &b->stack);
     if (s == SONDE_OK) s = snd_d_embedding(b);
     if (s == SONDE_OK) s = stacks(b, &x);
@@ -639,9 +642,31 @@ static sonde_status describe(snd_arena *a, const snd_spec *spec, bool texts, snd
     return s;
 }
 
+// The whole without its last token: every count is a sum over tokens, so what is missing is that token's.
+static sonde_status next_token(const snd_spec *spec, snd_description *d) {
+    snd_stack last;
+    snd_model_stack(spec, &last);
+    snd_decoding *n = &d->next;
+    n->possible = spec->family == SND_FAM_TRANSFORMER && snd_nn_causal(spec, &last);
+    if (!n->possible) return SONDE_OK;
+    snd_description *before = NULL;
+    snd_arena *a = snd_arena_create();
+    if (!a) return SONDE_ENOMEM;
+    const sonde_status s = describe(a, spec, false, 1, &before);
+    if (s == SONDE_OK) {
+        n->cost = snd_cost_beyond(&d->forward, &before->forward);
+        n->cost.bytes += n->cache_bytes + n->memory_bytes;
+        n->flops = d->flops_forward - before->flops_forward;
+        n->weight_bytes = 4 * n->cost.gemm / 2; // a row times a matrix: two FLOPs an entry
+    }
+    snd_arena_destroy(a);
+    return s;
+}
+
 sonde_status snd_describe(snd_arena *a, const snd_spec *spec, snd_description **out) {
-    return describe(a, spec, true, out);
+    SND_TRY(describe(a, spec, true, 0, out));
+    return next_token(spec, *out);
 }
 sonde_status snd_describe_facts(snd_arena *a, const snd_spec *spec, snd_description **out) {
-    return describe(a, spec, false, out);
+    return describe(a, spec, false, 0, out);
 }

@@ -47,7 +47,7 @@ typedef struct snd_describer {
     snd_stack stack;
     const snd_walk *walk;      // knows S
     snd_description *d;
-    int64_t tokens, memory;    // of one example; of the encoder's output
+    int64_t tokens, memory;    // of the stack under way; of the encoder's output
     int layer;
     char rep;
     int calls, ord;            // sublayer calls so far in this stack; multipliers so far in this section
@@ -98,6 +98,7 @@ sonde_status snd_d_text_end(snd_describer *b) SONDE_MUST_CHECK;
 sonde_status snd_d_kinds(snd_describer *b) SONDE_MUST_CHECK;
 
 // cost.c: adds one operation, forward and backward, to d->forward and d->backward. rows: per example.
+snd_cost snd_cost_beyond(const snd_cost *all, const snd_cost *less);      // all - less
 void snd_cost_gemm(snd_description *d, double rows, double in, double out);
 void snd_cost_attention(snd_description *d, double queries, double pairs, double heads, double head_dim);
 void snd_cost_norm(snd_description *d, snd_norm_kind kind, double elements);

@@ -171,6 +171,15 @@ static int64_t kv_heads_of(const snd_describer *b) {
     return snd_spec_kv_heads(b->spec, b->layer + 1, b->stack.L);
 }
 
+// Keys and values that the last token reads: of self-attention no more than a window of them.
+static void note_cache(snd_describer *b, bool cross, double dkv) {
+    const double t = (double)b->tokens, w = (double)snd_spec_window(b->spec, b->layer + 1, b->stack.L);
+    if (cross)
+        b->d->next.memory_bytes += 4 * 2 * dkv * (double)b->memory;
+    else if (snd_nn_causal(b->spec, &b->stack))
+        b->d->next.cache_bytes += 4 * 2 * dkv * (w > 0 && w < t ? w : t);
+}
+
 // Pairs of query and key that the mask lets through, of one head and one example.
 static double visible_pairs(const snd_describer *b, bool cross) {
     const double t = (double)b->tokens, m = (double)b->memory;
@@ -224,6 +233,7 @@ static sonde_status attention(snd_describer *b, const char *site, const snd_sub_
     const bool cross = a->which == 'C';
     const int64_t hd = b->spec->head_dim, dq = b->spec->heads * hd, dkv = kv_heads_of(b) * hd;
     const double d = (double)b->stack.d, t = (double)b->tokens, from = cross ? (double)b->memory : t;
+    note_cache(b, cross, (double)dkv);
     snd_cost_gemm(b->d, t, d, (double)dq);
     snd_cost_gemm(b->d, from, d, (double)(2 * dkv));
     snd_cost_gemm(b->d, t, (double)dq, d);

@@ -126,6 +126,16 @@ typedef struct snd_site_group { const char *pattern, *text, *layers; int count; 
 // operation alone reads and writes of activations, in f32; weights apart.
 typedef struct snd_cost { double gemm, attention, norm, elementwise, bytes; } snd_cost;
 
+// A causal stack (a decoder) that goes on by one token at the end of its context, with the keys and values of the tokens
+// before at hand: what the forward pass of the whole costs beyond that of all tokens but the last. The encoder and the keys and
+// values made of its output were computed before. Per sequence; bytes in f32.
+typedef struct snd_decoding {
+    bool possible;                     // false: no decoder, and the rest is 0
+    snd_cost cost; double flops;       // bytes: activations, the keys and values that the token reads among them
+    double weight_bytes;               // every entry of a matrix that is multiplied, once
+    double cache_bytes, memory_bytes;  // keys and values kept: of the context (with a window, of its last tokens); of the memory
+} snd_decoding;
+
 typedef struct snd_description {
     const char *formula;               // sections as text
     snd_param_row *params; int n_params;
@@ -140,6 +150,7 @@ typedef struct snd_description {
     snd_param_group *groups; int n_groups;
     snd_site_group *site_groups; int n_site_groups;
     snd_cost forward, backward;
+    snd_decoding next;                 // snd_describe_facts: not filled
     const char *example;               // what one example is: "a row", "a sequence of 1024 tokens", "an image of 32 x 32"
     int64_t tokens;                    // of one example
     int n_sublayers;                   // S (decoder or only stack)
@@ -152,7 +163,7 @@ typedef struct snd_description {
     const char *own_init;              // base kind in force, "xavier"
 } snd_description;
 sonde_status snd_describe(snd_arena *a, const snd_spec *spec, snd_description **out) SONDE_MUST_CHECK;
-/// The same without the layers' texts (in_text, out_text, kinds), which take most of the time.
+/// The same without `next` and the layers' texts (in_text, out_text, kinds), which take most of the time.
 sonde_status snd_describe_facts(snd_arena *a, const snd_spec *spec, snd_description **out) SONDE_MUST_CHECK;
 
 #endif
