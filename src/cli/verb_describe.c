@@ -250,15 +250,15 @@ static void show_next(snd_cli *c, const snd_description *d) {
     const snd_decoding *k = &d->next;
     char weights[40], cache[40], memory[40];
     if (!k->possible) return;
-    snd_buf line = {0}, b = {0};
-    snd_buf_printf(&line, "next token: after %lld others it reads %sB of weights", (long long)(d->tokens - 1),
+    snd_buf text = {0}, b = {0};
+    snd_buf_printf(&text, "next token: after %lld others it reads %sB of weights", (long long)(d->tokens - 1),
                    si(weights, k->weight_bytes));
-    snd_buf_printf(&line, "; the keys and values of one sequence take %sB", si(cache, k->cache_bytes));
-    if (k->memory_bytes > 0) snd_buf_printf(&line, ", those of the encoder's output %sB", si(memory, k->memory_bytes));
-    snd_buf_put(&line, " (f32)");
-    if (line.s) snd_wrap(&b, line.s, 2, columns_of(c));
+    snd_buf_printf(&text, "; the keys and values of one sequence take %sB", si(cache, k->cache_bytes));
+    if (k->memory_bytes > 0) snd_buf_printf(&text, ", those of the encoder's output %sB", si(memory, k->memory_bytes));
+    snd_buf_put(&text, " (f32)");
+    if (text.s) snd_wrap(&b, text.s, 2, columns_of(c));
     snd_put(c, &b);
-    snd_buf_free(&line);
+    snd_buf_free(&text);
     snd_buf_free(&b);
 }
 
