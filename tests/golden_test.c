@@ -5,6 +5,7 @@
 #include "lab/lab.h"
 
 #include "check.h"
+#include "tsv.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -56,25 +57,15 @@ static void compare_tensor(const char *name, const snd_tensor *want, const snd_t
     free(g);
 }
 
-static int split(char *text, char sep, char **parts, int most) {
-    int n = 0;
-    while (text && n < most) {
-        parts[n++] = text;
-        text = strchr(text, sep);
-        if (text) *text++ = '\0';
-    }
-    return n;
-}
-
 // The arguments that index.tsv uses: --taps LIST, --backward, --eval.
 static void read_args(char *args, snd_run_opts *o, char **taps) {
     char *words[8];
-    const int n = split(args, ' ', words, 8);
+    const int n = tsv_split(args, ' ', words, 8);
     for (int i = 0; i < n; i++) {
         if (!strcmp(words[i], "--backward")) o->backward = true;
         if (!strcmp(words[i], "--eval")) o->eval = true;
         if (!strcmp(words[i], "--taps") && i + 1 < n) {
-            o->n_taps = split(words[++i], ',', taps, MAX_TAPS);
+            o->n_taps = tsv_split(words[++i], ',', taps, MAX_TAPS);
             o->taps = (const char *const *)taps;
         }
     }
@@ -108,25 +99,6 @@ static void run_case(const char *name, char *args, snd_dtype dtype, double tol, 
     snd_arena_destroy(a);
 }
 
-typedef void row_fn(char **cells, int n);
-
-static int each_row(const char *file, row_fn *fn) {
-    char path[512], *text, *cells[9];
-    size_t n;
-    int rows = 0;
-    snprintf(path, sizeof path, SONDE_SOURCE_DIR "/tests/golden/%s", file);
-    assert_int_equal(snd_read_file(path, 1 << 20, &text, &n), SONDE_OK);
-    for (char *line = text, *next; line && *line; line = next) {
-        next = strchr(line, '\n');
-        if (next) *next++ = '\0';
-        const int k = split(line, '\t', cells, 9);
-        if (rows++ == 0 || k < 4) continue; // the header
-        fn(cells, k);
-    }
-    snd_free(text);
-    return rows - 1;
-}
-
 static void golden_row(char **cells, int n) {
     double t64, t32;
     assert_true(snd_parse_num(cells[2], &t64, NULL) && snd_parse_num(cells[3], &t32, NULL));
@@ -158,12 +130,12 @@ static void bf16_row(char **cells, int n) {
 
 static void bf16(void **state) {
     (void)state;
-    assert_true(each_row("index.tsv", bf16_row) > 0);
+    assert_true(tsv_each("index.tsv", bf16_row) > 0);
 }
 
 static void golden(void **state) {
     (void)state;
-    assert_true(each_row("index.tsv", golden_row) >= 40);
+    assert_true(tsv_each("index.tsv", golden_row) >= 40);
 }
 
 static bool holds(const char *text, const char *word) { // without regard to case
@@ -199,7 +171,7 @@ static void invalid_row(char **cells, int n) {
     sonde_status s = snd_spec_load(a, spec_path, &over, strcmp(over, "-") != 0 && !backward, &spec);
     if (s == SONDE_OK) s = snd_lab_run(a, spec, &o, &r);
     if (s == SONDE_OK) fail_msg("%s was accepted", cells[0]);
-    const int k = split(cells[6], '|', words, 8);
+    const int k = tsv_split(cells[6], '|', words, 8);
     for (int i = 0; i < k; i++)
         if (!holds(sonde_error_message(), words[i]))
             fail_msg("%s: the message lacks '%s': %s", cells[0], words[i], sonde_error_message());
@@ -208,7 +180,7 @@ static void invalid_row(char **cells, int n) {
 
 static void invalid(void **state) {
     (void)state;
-    assert_true(each_row("invalid.tsv", invalid_row) >= 28);
+    assert_true(tsv_each("invalid.tsv", invalid_row) >= 28);
 }
 
 int main(void) {
