@@ -95,6 +95,95 @@ static void test_same_as_build(void **state) {
     }
 }
 
+// Transformers: every wiring in every arch, with what adds parts to sublayers and around the stacks.
+static void test_transformers_same_as_build(void **state) {
+    (void)state;
+    static const char *const arch[] = {"arch=decoder", "arch=encoder", "arch=encoder-decoder"};
+    static const char *const extra[][4] = {{"position=learned", "qk_norm=rms-head", "tie=false", "init=gpt2"},
+                                           {"position=t5", "qk_norm=rms-full", "gated=true", "init=t5; W *= 0.5"},
+                                           {"position=xl", "qk_norm=l2", "bias=false", "norm=scale"},
+                                           {"position=sinusoidal", "kv_heads=1", "norm=batch", "plus1=true"}};
+    int n = 0;
+    for (int i = 0; i < snd_wiring_count(); i++) {
+        const snd_wiring *w = snd_wiring_at(i);
+        for (int k = 0; strcmp(w->family, "convnet") != 0 && k < 3; k++, n++) {
+            const char *const *x = extra[n % 4];
+            snd_arena *a = snd_arena_create();
+            snd_spec *s;
+            const snd_description *d = describe(a, w->key,
+                                                KEYS("layers=2", "decoder_layers=3", "width=12", "heads=2", "hidden=5",
+                                                     "cond=4", "vocab=9", "context=7", arch[k], x[0], x[1], x[2], x[3]),
+                                                &s);
+            same_as_build(s, d, a);
+            snd_arena_destroy(a);
+        }
+    }
+    assert_true(n > 100);
+    snd_arena *a = snd_arena_create();
+    snd_spec *s;
+    const snd_description *d =
+        describe(a, "each: x = x + F(N(x), inner=1, headgain=1, vnorm=1)",
+                 KEYS("layers=2", "width=12", "heads=4", "kv_heads=2*l", "arch=encoder-decoder"), &s);
+    same_as_build(s, d, a);
+    snd_arena_destroy(a);
+}
+
+// Deviations of first entries as the papers and their code have them; width 12, hidden 48, 2 heads unless said.
+static void test_transformer_starts(void **state) {
+    (void)state;
+    const double x = sqrt(2.0 / 24), up = sqrt(2.0 / 60), cut = 0.77374130354992; // xavier; what a cut at 2 sd leaves
+    const struct {
+        const char *spec, *key, *more, *name;
+        double sd;
+    } table[] = {
+        {"deepnorm", "layers=24", "arch=decoder", "layers.3.A.v.weight", x * pow(8 * 24, -0.25)},
+        {"deepnorm", "layers=24", "arch=encoder", "layers.3.M.up.weight", up * pow(8 * 24, -0.25)},
+        {"deepnorm", "layers=24", "arch=decoder", "layers.3.A.k.weight", x},
+        {"deepnorm", "layers=6", "arch=encoder-decoder", "encoder.layers.3.A.o.weight", x * 0.4970},
+        {"deepnorm", "layers=6", "arch=encoder-decoder", "decoder.layers.3.C.o.weight", x * 0.3433},
+        {"deepnorm", "layers=18", "decoder_layers=6|arch=encoder-decoder", "encoder.layers.0.A.v.weight",
+         x * 0.87 * pow(18.0 * 18 * 18 * 18 * 6, -1.0 / 16)},
+        {"subln", "layers=6", "arch=decoder", "layers.0.A.v.weight", x * sqrt(log(12))},
+        {"subln", "layers=6", "arch=encoder-decoder", "encoder.layers.0.M.down.weight",
+         up * sqrt(log(18) * log(12) / 3)},
+        {"subln", "layers=6", "arch=encoder-decoder", "decoder.layers.0.M.down.weight", up * sqrt(log(18))},
+        {"tfixup", "layers=6", "arch=encoder-decoder", "encoder.layers.0.A.o.weight", x * 0.4281},
+        {"tfixup", "layers=6", "arch=encoder-decoder", "decoder.layers.0.A.o.weight", x * 0.3689},
+        {"tfixup", "layers=6", "arch=encoder-decoder", "embed.token.weight", 0.3689 / sqrt(12)},
+        {"ngpt", "layers=6", "arch=decoder", "layers.0.M.down.weight", 1 / sqrt(12)},
+        {"ngpt", "layers=6", "arch=decoder", "embed.token.weight", 1 / sqrt(12)},
+        {"pre", "layers=6", "init=gpt2", "layers.0.M.down.weight", 0.02 / sqrt(12)},
+        {"pre", "layers=6", "init=gpt2", "layers.0.M.up.weight", 0.02},
+        {"pre", "layers=6", "init=gpt2", "embed.position.weight", 0.01},
+        {"pre", "layers=6", "init=llama", "layers.0.A.o.weight", 0.02},
+        {"pre", "layers=6", "init=bert", "layers.0.A.o.weight", 0.02 * sqrt(cut)},
+        {"pre", "layers=6", "init=t5|head_dim=5|tie=false", "layers.0.A.q.weight", 1 / sqrt(12 * 5)},
+        {"pre", "layers=6", "init=t5|head_dim=5|tie=false", "layers.0.A.o.weight", 1 / sqrt(2 * 5)},
+        {"pre", "layers=6", "init=t5|head_dim=5|tie=false", "layers.0.A.k.weight", 1 / sqrt(12)},
+        {"pre", "layers=6", "init=t5|head_dim=5|tie=false", "layers.0.M.down.weight", 1 / sqrt(48)},
+        {"pre", "layers=6", "init=t5|head_dim=5|tie=false", "embed.token.weight", 1},
+        {"pre", "layers=6", "init=t5|head_dim=5|tie=false", "head.weight", 1 / sqrt(12)},
+        {"pre", "layers=6", "init=t5|position=t5", "embed.relative.weight", 1 / sqrt(12)},
+        {"pre", "layers=6", "init=xavier", "embed.token.weight", sqrt(0.5)},
+        {"pre", "layers=6", "init=xavier", "embed.position.weight", sqrt(0.5)},
+        {"pre", "layers=6", "init=he|position=rope", "embed.token.weight", 1},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        const char *keys[12] = {"width=12", "heads=2", "vocab=9", "context=7", "position=learned", table[i].key};
+        char more[100], *save = NULL;
+        int n = 6;
+        snprintf(more, sizeof more, "%s", table[i].more);
+        for (char *w = strtok_r(more, "|", &save); w; w = strtok_r(NULL, "|", &save)) keys[n++] = w;
+        snd_arena *a = snd_arena_create();
+        const snd_description *d = describe(a, table[i].spec, keys, n, NULL);
+        const double sd = sqrt(param(d, table[i].name)->var);
+        if (!(fabs(sd - table[i].sd) <= 2e-4 * table[i].sd))
+            fail_msg("%s %s %s: %s starts with %g, %g expected", table[i].spec, table[i].key, table[i].more,
+                     table[i].name, sd, table[i].sd);
+        snd_arena_destroy(a);
+    }
+}
+
 // Where describe says that a gradient is exactly zero in the first step it is, and nowhere else.
 static void check_gradients(const char *spec, const char *const *keys, int n) {
     snd_arena *a = snd_arena_create();
@@ -335,6 +424,8 @@ static void test_starts(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_published_counts),
                                        cmocka_unit_test(test_same_as_build),
+                                       cmocka_unit_test(test_transformers_same_as_build),
+                                       cmocka_unit_test(test_transformer_starts),
                                        cmocka_unit_test(test_zero_gradients),
                                        cmocka_unit_test(test_layer_kinds),
                                        cmocka_unit_test(test_multipliers),

@@ -295,6 +295,37 @@ static void table_lists_every_variant(void **state) {
     assert_int_equal(f64 * 2, snd_k_row_count());
 }
 
+// Rows of a table and back; sums in the order of the rows, whatever the threads. Shapes on both sides of a task's size.
+static void tables(void **state) {
+    (void)state;
+    static const int64_t shapes[][3] = {{1, 1, 1}, {5, 3, 9}, {7, 17, 40}, {3, 300, 200}, {900, 64, 70}, {4, 5, 0}};
+    EACH_TYPE(t)
+    for (size_t c = 0; c < sizeof shapes / sizeof *shapes; c++) {
+        const int64_t V = shapes[c][0], D = shapes[c][1], R = shapes[c][2];
+        arr table = arr_draw(t, V * D, (int)c, "table", 1), x = arr_draw(t, R * D, 1, "rows", 1);
+        arr want = arr_make(t, V * D, 0), y = arr_make(t, R * D, 1), sum = arr_make(t, V * D, 2);
+        int64_t *ids = malloc((size_t)(R + 1) * sizeof *ids);
+        for (int64_t r = 0; r < R; r++) ids[r] = r % 11 == 10 ? (r % 2 ? -1 : V) : (r * r + 3 * r) % V;
+        for (int64_t i = 0; i < V * D; i++) put(&want, i, 0);
+        for (int64_t i = 0; i < R * D; i++) {
+            const int64_t v = ids[i / D], k = v * D + i % D;
+            if (v < 0 || v >= V) continue; // no such row
+            put(&want, k, t == SND_F32 ? (double)((float)at(&want, k) + (float)at(&x, i)) : at(&want, k) + at(&x, i));
+        }
+        for (int th = 1; th <= 3; th++) {
+            snd_k_gather(th, t, V, D, table.p, R, ids, y.p);
+            snd_k_scatter_add(th, t, R, D, ids, x.p, V, sum.p);
+            for (int64_t i = 0; i < R * D; i++) {
+                const int64_t v = ids[i / D];
+                CHECK_SAME(at(&y, i), v < 0 || v >= V ? NAN : at(&table, v * D + i % D));
+            }
+            assert_true(same_bits(&sum, &want));
+        }
+        free(ids);
+        arr_free(&table), arr_free(&x), arr_free(&want), arr_free(&y), arr_free(&sum);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(binary_of_every_broadcast, reset_hooks),
@@ -306,6 +337,7 @@ int main(void) {
         cmocka_unit_test_teardown(softmax_both_ways, reset_hooks),
         cmocka_unit_test_teardown(weighted_sums, reset_hooks),
         cmocka_unit_test_teardown(cross_entropy, reset_hooks),
+        cmocka_unit_test(tables),
         cmocka_unit_test(table_lists_every_variant),
     };
     return cmocka_run_group_tests_name("kernels", tests, NULL, reset_hooks);

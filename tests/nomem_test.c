@@ -131,6 +131,27 @@ static sonde_status run(snd_arena *a) {
     return snd_lab_run(a, spec, &o, &result);
 }
 
+static sonde_status run_transformer(snd_arena *a) {
+    const char *const keys[] = {"arch=encoder-decoder", "layers=1", "width=4",          "heads=2",
+                                "position=xl",          "vocab=5",  "qk_norm=rms-head", "cond=2"};
+    snd_spec *spec;
+    SND_TRY(snd_spec_load(a, "each: x = x + F(N(x), inner=1, headgain=1)*W(c)", keys, 8, &spec));
+    char in[100], out[100];
+    snprintf(in, sizeof in, "%s/in.safetensors", folder);
+    snprintf(out, sizeof out, "%s/out.safetensors", folder);
+    int64_t tokens[4] = {1, 0, 4, 2};
+    float x[8] = {1, -2, 3, 0.5f}, cond[4] = {1, 2};
+    const snd_tensor tensors[] = {{"tokens", SND_I64, SND_SHAPE(2, 2), tokens},
+                                  {"targets", SND_I64, SND_SHAPE(2, 2), tokens},
+                                  {"memory", SND_F32, SND_SHAPE(2, 1, 4), x},
+                                  {"mem.decoder.layers.0.A", SND_F32, SND_SHAPE(2, 1, 4), x},
+                                  {"cond", SND_F32, SND_SHAPE(2, 2), cond}};
+    SND_TRY(snd_st_write(in, tensors, 5, NULL, 0));
+    const snd_run_opts o = {.input = in, .output = out, .backward = true, .dtype = SND_F32, .threads = 1};
+    snd_run_result result;
+    return snd_lab_run(a, spec, &o, &result);
+}
+
 static void formulas_survive(void **state) {
     (void)state;
     with_every_allocation_failing(read_formulas, "formulas");
@@ -160,6 +181,7 @@ static void run_survives(void **state) {
     (void)state;
     assert_non_null(mkdtemp(folder));
     with_every_allocation_failing(run, "run");
+    with_every_allocation_failing(run_transformer, "run of a Transformer");
     char command[100];
     snprintf(command, sizeof command, "rm -r '%s'", folder);
     assert_int_equal(system(command), 0);

@@ -92,11 +92,12 @@ static sonde_status value_residual(const sub *s, snd_id *v) {
         return SONDE_OK;
     }
     if (!s->a->has_v1 || !*v) return SONDE_OK;
-    char t1[160], t2[160];
     const snd_shape a = snd_shape_of(s->m->g, *first), b = snd_shape_of(s->m->g, *v);
+    const bool features = a.dim[2] != b.dim[2];
     SND_FAIL_IF(!snd_shape_same(a, b), SONDE_ESHAPE,
-                "%s: v1 mixes in the stack's first values, of shape %s; here they have %s", s->site,
-                snd_shape_text(a, t1), snd_shape_text(b, t2));
+                "%s: v1 mixes in the stack's first values, which have %lld %s; here they have %lld", s->site,
+                (long long)a.dim[features ? 2 : 1], features ? "features" : "tokens",
+                (long long)b.dim[features ? 2 : 1]);
     *v = snd_g_lin(s->m->g, s->a->v1, *first, 1 - s->a->v1, *v);
     return SONDE_OK;
 }
