@@ -266,5 +266,13 @@ err "cut short"
 [ -e cut.st ] && bad "a result of an input that was cut short"
 try 0 $run --backward --taps grad.head.weight,layers.0.F.out,no.such.*
 
+# ---- run: a Transformer's inputs
+bad=$golden/invalid tf=$golden/embed-untied
+try 3 run $bad/base.yaml --input $bad/input-token-range.safetensors --output o.safetensors; err "of this vocab go from 0 to 10"
+try 3 run $bad/base.yaml --input $bad/input-too-long.safetensors --output o.safetensors; err "input-too-long.safetensors: tokens"
+try 3 run $bad/base.yaml --input $bad/input-empty.safetensors --output o.safetensors; err "unrelated"
+try 0 run $tf/spec.yaml --weights $tf/weights.safetensors --input $tf/input.safetensors --output o.safetensors --backward --taps grad.logits
+try 2 measure pre heads=4 layers=2; err "family transformer"
+
 echo "cli_test: $n runs, $fails failures"
 [ $fails = 0 ]

@@ -31,7 +31,8 @@ SONDE_API sonde_status sonde_measure(const sonde_spec *s, const sonde_lab_opts *
 
 typedef struct sonde_run_opts {
     const char *weights;        ///< safetensors; NULL: drawn from `seed`
-    const char *input;          ///< safetensors: input [examples, features]; optional dy, targets, cond
+    const char *input;          ///< safetensors: input [examples, features] (mlp); tokens (I64 [B, T]) or x [B, T, d], with
+                                ///< an encoder src_tokens, src_x or memory (transformer); optional dy, targets, cond, mem.*
     const char *output;         ///< safetensors to write
     const char *const *taps;    ///< shell patterns of further values to write, e.g. "layers.*.x", "grad.in.x"
     int n_taps;
@@ -41,7 +42,8 @@ typedef struct sonde_run_opts {
 } sonde_run_opts;
 
 /// Computes exactly this (docs/formulas.md, section 8) and writes the output file. Nothing is written after an error.
-/// errors  SONDE_EINPUT: tensors missing or too many; SONDE_ESHAPE; SONDE_ERANGE: a target outside the classes; SONDE_EIO
+/// errors  SONDE_EINPUT: tensors missing or too many; SONDE_ESHAPE; SONDE_ERANGE: a token outside the vocab,
+///         a target outside the classes; SONDE_EIO
 SONDE_API sonde_status sonde_run(const sonde_spec *s, const sonde_run_opts *o) SONDE_MUST_CHECK;
 
 #ifdef __cplusplus
