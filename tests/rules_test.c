@@ -199,6 +199,7 @@ static void test_collapse(void **state) {
     end(&t);
 }
 
+// Among them U04 and U05 of docs/cases.md.
 static void test_sites(void **state) {
     (void)state;
     stage t = begin("each: x = N(x + F(x))\nout: x = N(x)", KEYS("layers=4"));
@@ -236,6 +237,7 @@ static void test_sites(void **state) {
     }
 }
 
+// Among them U13 of docs/cases.md.
 static void test_start(void **state) {
     (void)state;
     stage t = begin("rezero", KEYS("layers=4", "outputs=3"));
