@@ -1,10 +1,12 @@
 // The few vector operations that loops need by name; + - * on these types are the language's, each rounded once.
 // Sums need explicit vectors since the compiler may not reorder them; the matrix product's innermost loop wants fused
 // multiply-add, which does not follow from plain C as contraction is off everywhere. Forms for AVX-512, AVX2 and plain
-// 16-byte vectors; SND_FMA says whether vec_fma fuses.
+// 16-byte vectors; SND_FMA says whether vec_fma fuses. vec_low_product is that of the lanes' lower halves.
 #ifndef SND_KERNELS_VECTORS_H
 #define SND_KERNELS_VECTORS_H
 
+#include <stdint.h>
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -14,6 +16,7 @@
 enum { SND_VEC_BYTES = 64, SND_STRIP = 8 };  // strips of 8 rows x 2 vectors: 16 of 32 registers hold sums
 typedef __m512 vec_f32;
 typedef __m512d vec_f64;
+typedef uint64_t vec_u64 __attribute__((vector_size(64)));
 static inline vec_f32 vec_load_f32(const float *p) { return _mm512_loadu_ps(p); }
 static inline vec_f64 vec_load_f64(const double *p) { return _mm512_loadu_pd(p); }
 static inline vec_f64 vec_wide_f32(const float *p) { return _mm512_cvtps_pd(_mm256_loadu_ps(p)); }
@@ -24,6 +27,8 @@ static inline void vec_stream_f64(double *p, vec_f64 v) { _mm512_stream_pd(p, v)
 static inline void vec_fence(void) { _mm_sfence(); }
 static inline vec_f32 vec_fma_f32(vec_f32 a, vec_f32 b, vec_f32 c) { return _mm512_fmadd_ps(a, b, c); }
 static inline vec_f64 vec_fma_f64(vec_f64 a, vec_f64 b, vec_f64 c) { return _mm512_fmadd_pd(a, b, c); }
+static inline vec_f64 vec_sqrt_f64(vec_f64 v) { return _mm512_sqrt_pd(v); }
+static inline vec_u64 vec_low_product(vec_u64 a, vec_u64 b) { return (vec_u64)_mm512_mul_epu32((__m512i)a, (__m512i)b); }
 static inline void vec_store_f32(float *p, vec_f32 v) { _mm512_storeu_ps(p, v); }
 static inline void vec_store_f64(double *p, vec_f64 v) { _mm512_storeu_pd(p, v); }
 // Bit i: element i is not <= 0 (so NaN counts). vec_keep: the elements whose bit is set, 0 elsewhere.
@@ -37,6 +42,7 @@ static inline vec_f64 vec_keep_f64(uint64_t bits, vec_f64 v) { return _mm512_mas
 enum { SND_VEC_BYTES = 32, SND_STRIP = 6 };  // 12 of 16 registers
 typedef __m256 vec_f32;
 typedef __m256d vec_f64;
+typedef uint64_t vec_u64 __attribute__((vector_size(32)));
 static inline vec_f32 vec_load_f32(const float *p) { return _mm256_loadu_ps(p); }
 static inline vec_f64 vec_load_f64(const double *p) { return _mm256_loadu_pd(p); }
 static inline vec_f64 vec_wide_f32(const float *p) { return _mm256_cvtps_pd(_mm_loadu_ps(p)); }
@@ -47,6 +53,8 @@ static inline void vec_stream_f64(double *p, vec_f64 v) { _mm256_stream_pd(p, v)
 static inline void vec_fence(void) { _mm_sfence(); }
 static inline vec_f32 vec_fma_f32(vec_f32 a, vec_f32 b, vec_f32 c) { return _mm256_fmadd_ps(a, b, c); }
 static inline vec_f64 vec_fma_f64(vec_f64 a, vec_f64 b, vec_f64 c) { return _mm256_fmadd_pd(a, b, c); }
+static inline vec_f64 vec_sqrt_f64(vec_f64 v) { return _mm256_sqrt_pd(v); }
+static inline vec_u64 vec_low_product(vec_u64 a, vec_u64 b) { return (vec_u64)_mm256_mul_epu32((__m256i)a, (__m256i)b); }
 static inline void vec_store_f32(float *p, vec_f32 v) { _mm256_storeu_ps(p, v); }
 static inline void vec_store_f64(double *p, vec_f64 v) { _mm256_storeu_pd(p, v); }
 static inline uint64_t vec_above0_f32(vec_f32 v) {
@@ -66,10 +74,14 @@ static inline vec_f64 vec_keep_f64(uint64_t bits, vec_f64 v) {
     return _mm256_and_pd(v, _mm256_castsi256_pd(on));
 }
 #else
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 #define SND_FMA 0
 enum { SND_VEC_BYTES = 16, SND_STRIP = 6 };
 typedef float vec_f32 __attribute__((vector_size(16)));
 typedef double vec_f64 __attribute__((vector_size(16)));
+typedef uint64_t vec_u64 __attribute__((vector_size(16)));
 static inline vec_f32 vec_load_f32(const float *p) {
     vec_f32 v;
     memcpy(&v, p, sizeof v);
@@ -88,6 +100,12 @@ static inline void vec_stream_f64(double *p, vec_f64 v) { memcpy(p, &v, sizeof v
 static inline void vec_fence(void) {}
 static inline vec_f32 vec_fma_f32(vec_f32 a, vec_f32 b, vec_f32 c) { return a * b + c; }
 static inline vec_f64 vec_fma_f64(vec_f64 a, vec_f64 b, vec_f64 c) { return a * b + c; }
+static inline vec_f64 vec_sqrt_f64(vec_f64 v) { return (vec_f64){sqrt(v[0]), sqrt(v[1])}; }
+#if defined(__SSE2__)
+static inline vec_u64 vec_low_product(vec_u64 a, vec_u64 b) { return (vec_u64)_mm_mul_epu32((__m128i)a, (__m128i)b); }
+#else
+static inline vec_u64 vec_low_product(vec_u64 a, vec_u64 b) { return (a & 0xffffffffu) * (b & 0xffffffffu); }
+#endif
 static inline void vec_store_f32(float *p, vec_f32 v) { memcpy(p, &v, sizeof v); }
 static inline void vec_store_f64(double *p, vec_f64 v) { memcpy(p, &v, sizeof v); }
 static inline uint64_t vec_above0_f32(vec_f32 v) {
