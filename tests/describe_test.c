@@ -338,6 +338,14 @@ static void test_costs(void **state) {
     const double t = 1024, gemm = t * (12.0 * 24 * 768 * 768 + 2.0 * 768 * 50257);
     CHECK_REL(d->forward.gemm, gemm, 1e-12);
     CHECK_REL(d->forward.attention, 12.0 * 12 * (t * (t + 1) / 2) * (4 * 64 + 15), 1e-12);
+    // xl: a map for each distance (a decoder looks back only) and a third product per pair
+    const char *const xl[] = {"layers=1", "width=8", "heads=2", "context=5", "position=xl", "arch=decoder"};
+    d = describe(a, "pre", xl, 6, NULL);
+    CHECK_CLOSE(d->forward.gemm, 2.0 * 5 * 13 * 64, 0);
+    CHECK_CLOSE(d->forward.attention, 2.0 * 15 * (3 * 2 * 4 + 15), 0);
+    d = describe(a, "pre", KEYS(xl[0], xl[1], xl[2], xl[3], xl[4], "arch=encoder"), NULL);
+    CHECK_CLOSE(d->forward.gemm, 2.0 * (5 * 12 + 9) * 64, 0);
+    CHECK_CLOSE(d->forward.attention, 2.0 * 25 * (3 * 2 * 4 + 15), 0);
     d = describe(a, "pre", KEYS("layers=2", "norm=batch", "width=4"), NULL);
     assert_int_equal(d->n_state, 3 * 2 * 4);
     snd_arena_destroy(a);
@@ -379,6 +387,9 @@ static void test_next_token(void **state) {
     // what depends on c alone is computed once per sequence
     d = describe(a, "adaln", KEYS("heads=2", "width=8", "layers=1", "cond=3", "context=5"), NULL);
     CHECK_REL(d->next.cost.gemm, 2 * 12 * 8 * 8., 1e-12);
+    // norms on the keys of the memory likewise: what is left are 4 of the stream, q and k of A and q of C, 8 features each
+    d = describe(a, "pre", KEYS("heads=2", "width=8", "layers=1", "arch=encoder-decoder", "qk_norm=rms-head"), NULL);
+    CHECK_REL(d->next.cost.norm, 8 * (4 * 7 + 3 * 4.), 1e-12);
     d = describe(a, "pre", KEYS("heads=2", "width=8", "layers=1", "context=1"), NULL); // a context of one token
     CHECK_REL(d->next.flops, d->flops_forward, 1e-12);
     CHECK_REL(d->next.cache_bytes, 4 * 2 * 8., 1e-12);

@@ -21,12 +21,14 @@ void snd_cost_gemm(snd_description *d, double rows, double in, double out) {
     d->backward.bytes += F32 * rows * (2 * in + 2 * out); // dy twice, x, dx
 }
 
-// pairs: (query, key) pairs that the mask lets through. q.k and the weighted sum are 2 head_dim each; softmax is a maximum, a
-// subtraction, an exponential, a sum and a division per pair. Backward: four products for two, and p*(dp - sum).
-void snd_cost_attention(snd_description *d, double queries, double pairs, double heads, double head_dim) {
-    d->forward.attention += heads * pairs * (4 * head_dim + SOFTMAX_FN);
+// pairs: (query, key) pairs that the mask lets through. q.k, the weighted sum and, where there is one, the product with the
+// distance are 2 head_dim each; softmax is a maximum, a subtraction, an exponential, a sum and a division per pair. Backward:
+// two products for one, and p*(dp - sum).
+void snd_cost_attention(snd_description *d, double queries, double pairs, double heads, double head_dim,
+                        double products) {
+    d->forward.attention += heads * pairs * (2 * products * head_dim + SOFTMAX_FN);
     d->forward.bytes += F32 * heads * (4 * queries * head_dim + 2 * pairs);
-    d->backward.attention += heads * pairs * (8 * head_dim + 4);
+    d->backward.attention += heads * pairs * (4 * products * head_dim + 4);
     d->backward.bytes += F32 * heads * (8 * queries * head_dim + 4 * pairs);
 }
 

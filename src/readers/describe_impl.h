@@ -100,7 +100,7 @@ sonde_status snd_d_kinds(snd_describer *b) SONDE_MUST_CHECK;
 // cost.c: adds one operation, forward and backward, to d->forward and d->backward. rows: per example.
 snd_cost snd_cost_beyond(const snd_cost *all, const snd_cost *less);      // all - less
 void snd_cost_gemm(snd_description *d, double rows, double in, double out);
-void snd_cost_attention(snd_description *d, double queries, double pairs, double heads, double head_dim);
+void snd_cost_attention(snd_description *d, double queries, double pairs, double heads, double head_dim, double products);
 void snd_cost_norm(snd_description *d, snd_norm_kind kind, double elements);
 void snd_cost_unary(snd_description *d, snd_fn fn, double elements);
 void snd_cost_binary(snd_description *d, double in, double out);

@@ -191,10 +191,10 @@ static double visible_pairs(const snd_describer *b, bool cross) {
     return causal ? one_side : 2 * one_side - t;
 }
 
-// Parameters of one part of a sublayer, and what its norms cost. *zero: a map that starts at zero.
-static sonde_status add_part(snd_describer *b, const char *site, const snd_subpart *p, bool *zero) {
+// Parameters of one part of a sublayer, and what its norms cost on so many rows. *zero: a map that starts at zero.
+static sonde_status add_part(snd_describer *b, const char *site, const snd_subpart *p, int64_t rows, bool *zero) {
     const char *name = join(b, site, p->name);
-    const double elements = (double)(b->tokens * p->in * p->each);
+    const double elements = (double)(rows * p->in * p->each);
     bool unused;
     *zero = false;
     if (!name) return SONDE_ENOMEM;
@@ -214,9 +214,13 @@ static sonde_status add_part(snd_describer *b, const char *site, const snd_subpa
     }
 }
 
-// zero[i]: does part i start at zero?
-static sonde_status add_parts(snd_describer *b, const char *site, const snd_subpart *parts, int n, bool *zero) {
-    for (int i = 0; i < n; i++) SND_TRY(add_part(b, site, &parts[i], &zero[i]));
+// zero[i]: does part i start at zero? Norms of a cross-attention's keys and values stand on the memory.
+static sonde_status add_parts(snd_describer *b, const char *site, bool cross, const snd_subpart *parts, int n,
+                              bool *zero) {
+    for (int i = 0; i < n; i++) {
+        const bool of_memory = cross && (parts[i].name[0] == 'k' || parts[i].name[0] == 'v');
+        SND_TRY(add_part(b, site, &parts[i], of_memory ? b->memory : b->tokens, &zero[i]));
+    }
     return SONDE_OK;
 }
 
@@ -229,15 +233,17 @@ static sonde_status attention(snd_describer *b, const char *site, const snd_sub_
     snd_subpart parts[SND_MAX_PARTS];
     bool zero[SND_MAX_PARTS];
     const int n = snd_nn_parts(b->spec, &b->stack, b->layer, a, parts);
-    SND_TRY(add_parts(b, site, parts, n, zero));
-    const bool cross = a->which == 'C';
+    const bool cross = a->which == 'C', xl = snd_nn_part(parts, n, "r") != NULL;
+    SND_TRY(add_parts(b, site, cross, parts, n, zero));
     const int64_t hd = b->spec->head_dim, dq = b->spec->heads * hd, dkv = kv_heads_of(b) * hd;
     const double d = (double)b->stack.d, t = (double)b->tokens, from = cross ? (double)b->memory : t;
     note_cache(b, cross, (double)dkv);
     snd_cost_gemm(b->d, t, d, (double)dq);
     snd_cost_gemm(b->d, from, d, (double)(2 * dkv));
     snd_cost_gemm(b->d, t, (double)dq, d);
-    snd_cost_attention(b->d, t, visible_pairs(b, cross), (double)b->spec->heads, (double)hd);
+    // xl: a row per distance, and a third product per pair
+    if (xl) snd_cost_gemm(b->d, snd_nn_causal(b->spec, &b->stack) ? t : 2 * t - 1, d, (double)dq);
+    snd_cost_attention(b->d, t, visible_pairs(b, cross), (double)b->spec->heads, (double)hd, xl ? 3 : 2);
     *out_zero = *closed = starts_at_zero(parts, n, zero, "v") || starts_at_zero(parts, n, zero, "o");
     return SONDE_OK;
 }
@@ -249,7 +255,7 @@ static sonde_status feed_forward(snd_describer *b, const char *site, const snd_s
     snd_subpart parts[SND_MAX_PARTS];
     bool zero[SND_MAX_PARTS];
     const int n = snd_nn_parts(s, &b->stack, b->layer, a, parts);
-    SND_TRY(add_parts(b, site, parts, n, zero));
+    SND_TRY(add_parts(b, site, false, parts, n, zero));
     snd_cost_gemm(b->d, t, d, s->gated ? 2 * n_hidden : n_hidden);
     snd_cost_unary(b->d, s->act_fn, t * n_hidden);
     if (s->gated) snd_cost_binary(b->d, 2 * t * n_hidden, t * n_hidden);
@@ -329,7 +335,7 @@ static sonde_status outer(snd_describer *b, snd_outer which, const char *prefix,
     b->layer = -1;
     if (!snd_transformer_part(b->spec, which, &p)) return SONDE_OK;
     p.name = snd_arena_printf(b->arena, "%s%s", prefix, p.name);
-    return p.name ? add_part(b, NULL, &p, zero) : SONDE_ENOMEM;
+    return p.name ? add_part(b, NULL, &p, b->tokens, zero) : SONDE_ENOMEM;
 }
 
 sonde_status snd_d_embedding(snd_describer *b) {
