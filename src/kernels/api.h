@@ -88,6 +88,7 @@ double snd_k_wsum(int th, snd_dtype t, int64_t R, int64_t D, int K, const void *
 /// saves lse[R] (double).
 double snd_k_xent_fwd(int th, snd_dtype t, int64_t R, int64_t V, double s, const void *logits, const int64_t *target,
                       int64_t ignore, double *lse, int64_t *n_used);
+/// In place. A target of V or more is a class outside these columns, where lse stands for more than them.
 void snd_k_xent_bwd(int th, snd_dtype t, int64_t R, int64_t V, double s, const void *logits, const int64_t *target,
                     int64_t ignore, const double *lse, int64_t n_used, double dloss, void *dlogits);
 
