@@ -280,6 +280,51 @@ static void limits_change_no_number(void **state) {
                 seen[true][SND_PARAMS_USE]);
 }
 
+// The same for run: forward alone, and with all gradients, from weights that are drawn.
+static void limits_change_no_result(void **state) {
+    (void)state;
+    enum { R = 8, D = 256 };
+    const env e = start();
+    const char *over[] = {"width=256", "layers=16"};
+    const snd_spec *spec = load(&e, "pre", over, 2);
+    static float x[2][R * D];
+    for (int i = 0; i < 2 * R * D; i++)
+        x[i / (R * D)][i % (R * D)] = (float)snd_normal_at(snd_key_make(3, "x"), (uint64_t)i);
+    const snd_tensor in[] = {{.name = "input", .dtype = SND_F32, .shape = SND_SHAPE(R, D), .data = x[0]},
+                             {.name = "dy", .dtype = SND_F32, .shape = SND_SHAPE(R, D), .data = x[1]}};
+    const char *input = SONDE_BUILD_DIR "/limits-in.safetensors", *output = SONDE_BUILD_DIR "/limits-out.safetensors";
+    CHECK_OK(snd_st_write(input, in, 2, NULL, 0));
+    for (int backward = 0; backward < 2; backward++) {
+        snd_run_opts o = {.input = input, .output = output, .backward = backward, .dtype = SND_F32, .threads = 2};
+        char *want = NULL;
+        size_t n_want = 0;
+        int fitted = 0;
+        sonde_status s = SONDE_OK;
+        for (size_t limit = 0; s == SONDE_OK; limit = limit ? limit - limit / 64 : (size_t)80 << 20) {
+            char *got;
+            size_t n;
+            snd_run_result r;
+            snd_arena *a = snd_arena_create();
+            o.max_memory = limit;
+            s = snd_lab_run(a, spec, &o, &r);
+            snd_arena_destroy(a);
+            if (s != SONDE_OK) break;
+            CHECK_OK(snd_read_file(output, (size_t)1 << 26, &got, &n));
+            if (want) assert_int_equal(n, n_want);
+            if (want) assert_memory_equal(got, want, n);
+            snd_free(want);
+            want = got;
+            n_want = n;
+            fitted++;
+        }
+        CHECK_STATUS(s, SONDE_EUSAGE);
+        assert_non_null(strstr(sonde_error_message(), "--max-memory is"));
+        assert_true(fitted > 5);
+        snd_free(want);
+    }
+    snd_arena_destroy(e.a);
+}
+
 typedef struct heard {
     int64_t calls, last, total;
 } heard;
@@ -312,11 +357,11 @@ static void progress_and_limits_are_told(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sweep_equals_single_depths),  cmocka_unit_test(threads_change_no_bit),
-        cmocka_unit_test(bands_hold_the_means),        cmocka_unit_test(one_matrix_growth),
-        cmocka_unit_test(nothing_overflows),           cmocka_unit_test(a_time_limit_is_kept),
-        cmocka_unit_test(what_cannot_be_is_refused),   cmocka_unit_test(theory_holds_at_every_scale),
-        cmocka_unit_test(what_is_no_number),           cmocka_unit_test(limits_change_no_number),
-        cmocka_unit_test(progress_and_limits_are_told)};
+        cmocka_unit_test(sweep_equals_single_depths), cmocka_unit_test(threads_change_no_bit),
+        cmocka_unit_test(bands_hold_the_means),       cmocka_unit_test(one_matrix_growth),
+        cmocka_unit_test(nothing_overflows),          cmocka_unit_test(a_time_limit_is_kept),
+        cmocka_unit_test(what_cannot_be_is_refused),  cmocka_unit_test(theory_holds_at_every_scale),
+        cmocka_unit_test(what_is_no_number),          cmocka_unit_test(limits_change_no_number),
+        cmocka_unit_test(limits_change_no_result),    cmocka_unit_test(progress_and_limits_are_told)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 // Building and running a probe. Cells are made in running order; two names of one buffer share one statistics node;
 // the plan keeps the statistics only, so every activation lives as short as its uses allow. Where that is still too much
 // for the memory, layers are computed again in the backward pass and weights drawn when they are used.
+#include "lab/fit.h"
 #include "lab/probe.h"
 
 #include <math.h>
@@ -32,10 +33,7 @@ static sonde_status add_cell(maker *k, snd_cell_spec c) {
 
 // "in.x", "layers.3.x", "out.x": where costly metrics are worth their price.
 static bool is_stream_name(const char *name) {
-    const char *p = strstr(name, "layers.");
-    if (!p) return strstr(name, "in.") || !strcmp(name, "out.x");
-    p = strchr(p + 7, '.');
-    return p && !strchr(p + 1, '.');
+    return snd_fit_stream(name) || (!strstr(name, "layers.") && (strstr(name, "in.") || !strcmp(name, "out.x")));
 }
 
 // All metrics of one kind that the statistics node can give.
@@ -99,11 +97,6 @@ static bool same_shape(const snd_graph *g, snd_id a, snd_id b) {
     return a && b && snd_shape_same(snd_g_value(g, a)->shape, snd_g_value(g, b)->shape);
 }
 
-// "layers.3.y" -> y: a stream at a layer's end; NULL for everything else.
-static const char *stream_name(const char *tap) {
-    return strstr(tap, "layers.") && is_stream_name(tap) ? strrchr(tap, '.') + 1 : NULL;
-}
-
 static snd_id tap_at(const snd_model *m, snd_arena *a, int layer, const char *stream) {
     const char *name =
         layer < 0 ? snd_arena_printf(a, "in.%s", stream) : snd_arena_printf(a, "layers.%d.%s", layer, stream);
@@ -118,7 +111,7 @@ static bool is_statistic_of(const char *name) { // running statistics are state,
 
 static sonde_status add_stream_cells(maker *k, const char *name, snd_id v, int exit) {
     const snd_model *m = k->p->m;
-    const char *stream = stream_name(name);
+    const char *stream = snd_fit_stream(name);
     if (!stream) return SONDE_OK;
     const int layer = layer_of(name);
     const snd_id prev = tap_at(m, k->p->arena, layer - 1, stream);
@@ -295,26 +288,6 @@ static sonde_status find_profiled(maker *k) {
 
 // ---- making -------------------------------------------------------------------------------------------------------------------
 
-// "layers.3.y" and "layers.3.x" are of one layer.
-static bool same_layer(const char *a, const char *b) {
-    const size_t n = (size_t)(strrchr(a, '.') - a);
-    return n == (size_t)(strrchr(b, '.') - b) && !strncmp(a, b, n);
-}
-
-// The stream at the end of each layer, and of several the one made last. Not the last layer's: its backward pass follows
-// at once.
-static void mark_boundaries(maker *k) {
-    const snd_model *m = k->p->m;
-    const snd_tap *end = NULL;
-    for (int i = 0; i < m->n_taps; i++) {
-        const snd_tap *t = &m->taps[i];
-        if (!stream_name(t->name)) continue;
-        const bool more = end && same_layer(end->name, t->name);
-        if (end && !more) snd_g_boundary(k->g, end->v);
-        if (!more || snd_g_value(k->g, t->v)->node > snd_g_value(k->g, end->v)->node) end = t;
-    }
-}
-
 static sonde_status list_kept(maker *k, snd_id **keep, int *n) {
     const snd_probe *p = k->p;
     *n = 0;
@@ -342,23 +315,14 @@ static sonde_status make_graph(maker *k, bool boundaries) {
     for (int i = 0; i < p->m->n_taps; i++)
         if (is_stream_name(p->m->taps[i].name)) k->is_stream[root(k->g, p->m->taps[i].v)] = true;
     for (int e = 0; e < p->m->n_exits; e++) k->is_stream[root(k->g, p->m->exits[e].out_x)] = true;
-    if (boundaries) mark_boundaries(k);
+    if (boundaries) snd_fit_cut(p->m);
     SND_TRY(add_forward(k));
     SND_TRY(add_params(k));
     SND_TRY(find_profiled(k));
     return p->o.backward ? add_backward(k) : SONDE_OK;
 }
 
-// From the fastest to the leanest. All but the first need a graph that is cut into layers.
-static const snd_plan_opts ways[] = {{false, SND_PARAMS_SOURCE},
-                                     {false, SND_PARAMS_SEGMENT},
-                                     {true, SND_PARAMS_SOURCE},
-                                     {true, SND_PARAMS_SEGMENT},
-                                     {true, SND_PARAMS_USE}};
-enum { WAYS = sizeof ways / sizeof *ways };
-static const size_t MEMORY = (size_t)2 << 30;   // aimed at when nothing was said
-static const size_t NODE = 2048;                // of the graph, with its values, names, cells, plans and theory
-static const size_t PROGRAM = (size_t)32 << 20; // the program itself and its libraries' own memory
+static const size_t MEMORY = (size_t)2 << 30; // aimed at when nothing was said
 // More weights than this are drawn again rather than kept, unless many gradient chains read them: their first touch
 // takes longer (32 layers of width 1024: 2.4 s of processor time kept, 1.7 s drawn twice).
 static const size_t WORTH_KEEPING = (size_t)64 << 20;
@@ -372,7 +336,7 @@ static sonde_status choose_plan(maker *k, int first, int last, bool *fits) {
     (void)snd_g_fuse(k->g, keep, n);
     *fits = false;
     for (int i = first; i <= last && !*fits; i++) {
-        p->way = ways[i];
+        p->way = snd_fit_way(i);
         SND_TRY(snd_plan_make_by(p->arena, k->g, keep, n, &p->way, &p->plan));
         const bool slow = p->m->n_exits == 1 && snd_plan_param_bytes(p->plan) > WORTH_KEEPING;
         *fits = !slow && snd_probe_bytes(p) <= (p->o.max_memory ? p->o.max_memory : MEMORY);
@@ -388,7 +352,7 @@ sonde_status snd_probe_make(snd_arena *a, const snd_spec *spec, const snd_probe_
         *p = (snd_probe){.arena = a, .o = *o, .spec = spec};
         maker k = {.p = p};
         SND_TRY(make_graph(&k, lean));
-        SND_TRY(choose_plan(&k, lean, lean ? WAYS - 1 : 0, &fits));
+        SND_TRY(choose_plan(&k, lean, lean ? SND_FIT_WAYS - 1 : 0, &fits));
         *out = p;
     }
     return SONDE_OK;
@@ -406,8 +370,7 @@ static int64_t largest_input(const snd_probe *p) {
 
 size_t snd_probe_bytes(const snd_probe *p) {
     const size_t inputs = 2 * (size_t)largest_input(p) * sizeof(double);
-    const size_t graph = NODE * (size_t)snd_g_node_count(p->m->g);
-    return snd_plan_bytes(p->plan) + snd_plan_param_bytes(p->plan) + inputs + graph + PROGRAM;
+    return snd_plan_bytes(p->plan) + snd_plan_param_bytes(p->plan) + inputs + snd_fit_overhead(p->m->g);
 }
 
 // ---- running --------------------------------------------------------------------------------------------------------------------

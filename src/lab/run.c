@@ -1,5 +1,6 @@
 // run: a spec, weights and inputs from safetensors files; values and gradients into another. The contract is
 // docs/formulas.md section 8. Weights must match the spec's parameters exactly, by name and shape.
+#include "lab/fit.h"
 #include "lab/lab.h"
 
 #include <math.h>
@@ -15,6 +16,7 @@ typedef struct job {
     snd_tap *outs;
     int n_outs; // what is written
     int64_t cap_outs;
+    bool drawn; // weights come when they are used
     snd_source source;
     snd_exec *exec;
 } job;
@@ -386,18 +388,42 @@ static sonde_status set_inputs(job *j) {
     return j->dy ? set_input(j, j->dy, given(j, "dy")) : SONDE_OK;
 }
 
-static sonde_status compute(job *j) {
-    const snd_graph *g = j->m->g;
+// What collect() makes beside the plan's values: each result as double and, but for f64, as float.
+static size_t result_bytes(const job *j) {
+    size_t n = 0;
+    for (int i = 0; i < j->n_outs; i++) n += (size_t)snd_shape_size(snd_g_value(j->m->g, j->outs[i].v)->shape);
+    return n * (j->o->dtype == SND_F64 ? 8 : 12);
+}
+
+// The fastest plan within the limit. Weights from a file, or rounded, are all in memory; drawn ones need not be.
+static sonde_status choose_plan(job *j, snd_plan **plan) {
+    const size_t limit = j->o->max_memory;
+    const bool held = j->weights || j->o->dtype == SND_BF16;
+    size_t need = 0;
     snd_id *keep;
-    snd_plan *plan;
     SND_NEW(j->arena, keep, j->n_outs);
     for (int i = 0; i < j->n_outs; i++) keep[i] = j->outs[i].v;
+    if (limit) snd_fit_cut(j->m);
     (void)snd_g_fuse(j->m->g, keep, j->n_outs);
-    SND_TRY(snd_plan_make(j->arena, g, keep, j->n_outs, &plan));
-    const size_t need = snd_plan_bytes(plan) + snd_plan_param_bytes(plan);
-    SND_FAIL_IF(j->o->max_memory && need > j->o->max_memory, SONDE_EUSAGE,
-                "--max-memory is %zu KiB; this run needs %zu KiB", j->o->max_memory >> 10, need >> 10);
-    SND_TRY(snd_source_resident(g, j->o->seed, j->o->threads, &j->source));
+    for (int i = 0; i < (limit ? SND_FIT_WAYS : 1); i++) {
+        const snd_plan_opts way = snd_fit_way(i);
+        if (held && way.params != SND_PARAMS_SOURCE) continue;
+        SND_TRY(snd_plan_make_by(j->arena, j->m->g, keep, j->n_outs, &way, plan));
+        need = snd_plan_bytes(*plan) + snd_plan_param_bytes(*plan) + result_bytes(j) + snd_fit_overhead(j->m->g);
+        j->drawn = way.params != SND_PARAMS_SOURCE;
+        if (need <= limit) break;
+    }
+    SND_FAIL_IF(limit && need > limit, SONDE_EUSAGE, "--max-memory is %zu KiB; this run needs %zu KiB", limit >> 10,
+                (need >> 10) + 1);
+    return SONDE_OK;
+}
+
+static sonde_status compute(job *j) {
+    const snd_graph *g = j->m->g;
+    snd_plan *plan;
+    SND_TRY(choose_plan(j, &plan));
+    SND_TRY(j->drawn ? snd_source_drawn(g, j->o->seed, j->o->threads, &j->source)
+                     : snd_source_resident(g, j->o->seed, j->o->threads, &j->source));
     SND_TRY(load_weights(j));
     const snd_exec_opts eo = {.threads = j->o->threads, .seed = j->o->seed, .stop = j->o->stop};
     SND_TRY(snd_exec_create(g, plan, &j->source, &eo, &j->exec));
