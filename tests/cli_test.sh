@@ -103,7 +103,13 @@ if "$bin" predict --help >/dev/null 2>&1; then
     try 2 predict 'x + F(N(x))'; err "says what it assigns"
     try 2 predict pre block='W(relu(W(u, k)), d)'; err "a block knows its input u"
     try 2 predict pre --depht 3; err "did you mean --depths?"
-    try 3 predict gpt2; err "family transformer"
+    try 3 predict resnet-v2; err "family convnet"
+    try 0 predict gpt2; out "tokcos"; out "4 x 64"; err "as if the head were drawn apart"
+    try 0 predict gpt2 --tokens 128 --metrics gtok,gdev,entropy; out "4 x 128"; out "gdev"
+    try 0 predict llama3-8b --json; json; out '"tokcos"'
+    try 0 predict b2t layers=24 heads=4 vocab=1000 position=learned context=64; out "tokcos"
+    try 0 predict pre arch=encoder-decoder layers=2 heads=2; out "encoder.in.x"
+    try 2 predict gpt2 --tokens 2000; err "learned positions end at context, 1024"
     try 0 predict 'y = LN(x + F(x))' layers=2; out "idle-layers"; out "y is forgotten"
     try 0 predict 'x = log(x) + F(x)' layers=2; out "theory-lost at layers.0.x"
     grep -q '^ in.x  *1.000  *0$' out || bad "a gradient at in.x, where theory was lost on the way"
@@ -138,8 +144,6 @@ if "$bin" predict --help >/dev/null 2>&1; then
     try 2 predict res/spec.yaml layers=5 -o res; err "write over"
     cp res/result.json r.html
     try 2 report r.html -o r.html; err "is read"
-    try 2 run good.yaml --input good.yaml --output own; err "is a folder"
-    try 2 measure pre --depths 1,,2; err "empty item"; no_out
     try 3 predict pre -o good.yaml/res; err "good.yaml/res"; no_out
     mkdir -p late/result.json # seen only when it is written
     try 3 predict pre layers=3 -o late; err "late/result.json"; out "layer"

@@ -89,6 +89,17 @@ static sonde_status predict(snd_arena *a) {
     return as_text(r);
 }
 
+static sonde_status predict_tokens(snd_arena *a) {
+    static const char *const small[] = {"layers=1", "width=8", "heads=2", "arch=encoder-decoder"};
+    snd_spec *spec;
+    SND_TRY(snd_spec_load(a, "pre", small, 4, &spec));
+    snd_record *r = snd_record_create(a, SND_REC_PREDICT);
+    if (!r) return SONDE_ENOMEM;
+    const snd_measure_opts o = {.rows = 2, .tokens = 3, .threads = 1};
+    SND_TRY(snd_lab_predict(r, spec, "pre", &o));
+    return as_text(r);
+}
+
 static sonde_status measure(snd_arena *a) {
     snd_spec *spec;
     SND_TRY(load(a, &spec));
@@ -165,6 +176,7 @@ static void specs_survive(void **state) {
 static void predict_survives(void **state) {
     (void)state;
     with_every_allocation_failing(predict, "predict");
+    with_every_allocation_failing(predict_tokens, "predict of a Transformer");
 }
 
 static void measure_survives(void **state) {

@@ -24,7 +24,7 @@ static void progress(void *ctx, const char *stage, int64_t done, int64_t total) 
 static sonde_status read_metrics(snd_cli *c, snd_measure_opts *o) {
     o->n_metrics = snd_opt_strs(c, "metrics", &o->metrics);
     for (int i = 0; i < o->n_metrics; i++) {
-        if (snd_metric_find(o->metrics[i]) >= 0) continue;
+        if (snd_metric_find(o->metrics[i]) >= 0 || snd_pmetric_find(o->metrics[i])) continue;
         const char *names[64];
         for (int k = 0; k < snd_metric_count(); k++) names[k] = snd_metric_at(k)->name;
         const char *near = snd_nearest(o->metrics[i], names, snd_metric_count());
@@ -56,6 +56,7 @@ static sonde_status refuse_idle_options(const snd_cli *c) {
 
 static sonde_status read_options(snd_cli *c, bar *b, snd_measure_opts *o, snd_dataset **data) {
     *o = (snd_measure_opts){.rows = snd_opt_int(c, "batch", 0),
+                            .tokens = snd_opt_int(c, "tokens", 0),
                             .cos = snd_opt_num(c, "cos", 0),
                             .scale = snd_opt_num(c, "input-scale", 1),
                             .loss = snd_opt_flag(c, "loss"),

@@ -39,7 +39,8 @@ sonde_status snd_lab_run(snd_arena *a, const snd_spec *spec, const snd_run_opts 
 typedef enum snd_bands { SND_BANDS_INVALID, SND_BANDS_NONE, SND_BANDS_THEORY, SND_BANDS_SIMULATED } snd_bands;
 
 typedef struct snd_measure_opts {
-    int64_t rows;                      // examples; 0: 64
+    int64_t rows;                      // examples; 0: 64 (transformer: 4)
+    int64_t tokens;                    // transformer: per example; 0: 64, or as many as the context has
     double cos, scale;                 // cosine between drawn examples; factor on the input (0: 1)
     const snd_dataset *data;           // NULL: Gaussian
     bool loss;                         // upstream gradient of the objective's loss instead of N(0, 1) on out.x
@@ -63,7 +64,7 @@ sonde_status snd_lab_predict(snd_record *r, const snd_spec *spec, const char *la
 /// Draws, runs forward and backward, and puts every metric beside its prediction and band. SONDE_EINTERRUPTED leaves
 /// what had been measured in the record: depths that were finished, and the seeds so far of the one at work.
 sonde_status snd_lab_measure(snd_record *r, const snd_spec *spec, const char *label, const snd_measure_opts *o) SONDE_MUST_CHECK;
-enum { SND_DEFAULT_ROWS = 64 };       // examples in a batch when nothing is said
+enum { SND_DEFAULT_ROWS = 64, SND_DEFAULT_SEQUENCES = 4 }; // examples in a batch when nothing is said
 /// A copy of the spec with another number of layers.
 snd_spec snd_lab_at_depth(const snd_spec *s, int64_t layers);
 /// Verdicts (src/rules/) for the runs from first_run on, which came from this spec; rows 0: the default.

@@ -111,11 +111,17 @@ static snd_probe_opts probe_opts(const job *j, bool simulate) {
 
 static sonde_status predict(job *j) {
     const snd_predict_opts o = {.rows = j->o.rows < 2 ? 2 : j->o.rows,
+                                .tokens = j->o.tokens,
                                 .q = j->o.scale * j->o.scale,
                                 .cos = j->o.cos,
                                 .exits = j->exits,
                                 .n_exits = j->n_exits};
     return snd_predict(j->theory_arena, j->spec, &o, &j->theory);
+}
+
+static void note_theory(job *j) {
+    const char *note = snd_predicted_note(j->theory);
+    if (note) snd_record_note(j->rec, "%s: %s", j->label, note);
 }
 
 // Log10 of a linear number under the metric's scale.
@@ -313,8 +319,17 @@ static void summarise(job *j, snd_run *u) {
 
 // ---- runs of the record ----------------------------------------------------------------------------------------------------------
 
+static const char *sequences_text(job *j) {
+    const long long rows = (long long)j->o.rows, tokens = (long long)snd_predicted_tokens(j->theory);
+    if (j->spec->vocab > 0)
+        return snd_record_text(j->rec, "%lld x %lld tokens, uniform over a vocabulary of %lld", rows, tokens,
+                               (long long)j->spec->vocab);
+    return snd_record_text(j->rec, "%lld x %lld x %lld, iid N(0,1)", rows, tokens, (long long)j->spec->width);
+}
+
 static const char *input_text(job *j) {
     char c[40], s[40];
+    if (j->spec->family == SND_FAM_TRANSFORMER) return sequences_text(j);
     const int64_t features = j->spec->inputs > 0 ? j->spec->inputs : j->spec->width;
     if (j->o.data)
         return snd_record_text(j->rec, "%lld rows of %s (%lld features)", (long long)j->o.rows,
@@ -446,9 +461,6 @@ static sonde_status check_memory(const job *j, const snd_probe *p) {
 static void note_memory(const job *j, const snd_probe *p) {
     static const char *const weights[] = {"all weights in memory", "a layer's weights in memory at a time",
                                           "weights drawn for each use"};
-    if (snd_g_many(p->m->g, p->m->logits))
-        snd_record_note(j->rec, "%s: logits of this batch are too many to be made at once; they are not shown",
-                        j->label);
     if (!j->o.max_memory && !p->way.again) return;
     snd_record_note(j->rec, "%s: %zu MiB for one run: %s%s", j->label, (snd_probe_bytes(p) >> 20) + 1,
                     weights[p->way.params], p->way.again ? ", layers computed again for the backward pass" : "");
@@ -563,6 +575,7 @@ static sonde_status prepare(job *j) {
 
 static sonde_status measure(job *j) {
     SND_TRY(prepare(j));
+    note_theory(j);
     note_memory(j, j->probe);
     if (j->o.bands == SND_BANDS_SIMULATED) SND_TRY(simulate(j));
     SND_TRY(run_seeds(j));
@@ -573,8 +586,10 @@ static sonde_status measure(job *j) {
 
 static sonde_status work(job *j) {
     if (j->measure) return measure(j);
+    const bool mlp = j->spec->family == SND_FAM_MLP;
     SND_TRY(predict(j));
-    if (j->o.bands == SND_BANDS_THEORY && estimated(j)) SND_TRY(simulate(j));
+    note_theory(j);
+    if (mlp && j->o.bands == SND_BANDS_THEORY && estimated(j)) SND_TRY(simulate(j));
     if (j->o.bands != SND_BANDS_SIMULATED) return fill_theory(j);
     SND_TRY(make_probe(j));
     SND_TRY(simulate(j));
@@ -646,7 +661,7 @@ static sonde_status run_all(job *j, const snd_spec *spec) {
 static sonde_status start(job *j, snd_record *r, const snd_spec *spec, const char *label, const snd_measure_opts *o,
                           bool measure) {
     *j = (job){.rec = r, .label = label, .o = *o, .measure = measure};
-    if (!j->o.rows) j->o.rows = SND_DEFAULT_ROWS;
+    if (!j->o.rows) j->o.rows = spec->family == SND_FAM_TRANSFORMER ? SND_DEFAULT_SEQUENCES : SND_DEFAULT_ROWS;
     if (j->o.scale == 0) j->o.scale = 1;
     if (j->o.dtype == SND_DT_NONE) j->o.dtype = SND_F32;
     if (j->o.bands == SND_BANDS_INVALID) j->o.bands = measure ? SND_BANDS_SIMULATED : SND_BANDS_THEORY;

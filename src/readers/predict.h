@@ -16,11 +16,13 @@ typedef enum snd_pmetric {
     SND_PM_COS, SND_PM_PEARSON, SND_PM_ADJCOS, SND_PM_COS0,       // (adjcos, cos0: streams only)
     SND_PM_WRITE,                                                 // sublayer outputs (layers.3.F.out)
     SND_PM_GQ, SND_PM_GRMS,                                       // gradient of the value, N(0, 1) noise on out.x
+    SND_PM_TOKCOS, SND_PM_GTOK, SND_PM_GDEV,                      // transformer
+    SND_PM_ENTROPY,                                               // outputs of attention (layers.3.A.out)
     SND_PM_COUNT
 } snd_pmetric;
 const char *snd_pmetric_name(snd_pmetric m);                      // "q", ...
 snd_pmetric snd_pmetric_find(const char *name);                   // SND_PM_NONE: none
-/// Is the metric's band on the scale of its logarithm? (q, rms, var, bvar, write, gq, grms)
+/// Is the metric's band on the scale of its logarithm? (q, rms, var, bvar, write, and the gradient's)
 bool snd_pmetric_log(snd_pmetric m);
 
 typedef struct snd_predicted {
@@ -33,6 +35,7 @@ typedef struct snd_predicted {
 
 typedef struct snd_predict_opts {
     int64_t rows;              // examples, for batch norm and bvar; at least 2
+    int64_t tokens;            // transformer: per example; 0: 64, or as many as the context has
     double q;                  // mean square of the input's features; 0: 1
     double cos;                // mean cosine between two input examples
     bool forward_only, no_bands;
@@ -42,12 +45,15 @@ typedef struct snd_predict_opts {
 
 typedef struct snd_prediction snd_prediction;
 
-/// mlp family only. Errors carry the formula's place. Lives in the arena; call snd_prediction_free first.
+/// mlp and transformer. Errors carry the formula's place. Lives in the arena; call snd_prediction_free first.
 sonde_status snd_predict(snd_arena *a, const snd_spec *spec, const snd_predict_opts *o, snd_prediction **out) SONDE_MUST_CHECK;
 
 /// Gives back what is not the arena's.
 void snd_prediction_free(snd_prediction *p);
 
+/// What is left unknown and why, in whole sentences; NULL: nothing.
+const char *snd_predicted_note(const snd_prediction *p);
+int64_t snd_predicted_tokens(const snd_prediction *p);            // per example; 0: mlp
 int snd_predicted_exits(const snd_prediction *p);                 // >= 1; of one depth each
 int snd_predicted_depth(const snd_prediction *p, int exit);       // layers
 int snd_predicted_count(const snd_prediction *p);                 // named values, in running order

@@ -1074,6 +1074,9 @@ void snd_m_boundary(snd_moments *t) {
 
 // ---- answers ----------------------------------------------------------------------------------------------------------
 
+int snd_m_batch(const snd_moments *t) {
+    return t->batch;
+}
 int64_t snd_m_dim(const snd_moments *t, snd_mid a) {
     return NODE(a)->dim;
 }

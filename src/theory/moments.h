@@ -55,6 +55,7 @@ snd_mid snd_m_alias(snd_moments *t, snd_mid a);
 void snd_m_boundary(snd_moments *t);
 
 // What is known of a node. Numbers may be 0, negative (means, cosines) or leave double's range (log10).
+int snd_m_batch(const snd_moments *t);                // examples
 int64_t snd_m_dim(const snd_moments *t, snd_mid a);
 bool snd_m_approx(const snd_moments *t, snd_mid a);
 double snd_m_log10_q(snd_moments *t, snd_mid a);      // log10 E v^2, -inf for 0
