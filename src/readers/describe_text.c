@@ -109,9 +109,11 @@ static sonde_status fold(snd_describer *b, const snd_expr *x, bool numbers, snd_
     return SONDE_OK;
 }
 
+// What folding leaves of "h = cross ? .. : h" where there is no cross-attention, "h = h", is left out.
 static sonde_status put_stmt(snd_describer *b, const snd_stmt *s, bool numbers, snd_buf *to) {
     snd_expr *x;
     SND_TRY(fold(b, s->x, numbers, &x));
+    if (s->x->kind == SND_X_COND && x->kind == SND_X_NAME && !strcmp(x->name, s->name)) return SONDE_OK;
     if (to->len) snd_buf_put(to, "; ");
     snd_buf_printf(to, "%s = ", s->name);
     snd_expr_print(x, to);

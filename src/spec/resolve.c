@@ -387,7 +387,7 @@ static sonde_status check_positions(const resolver *r) {
     const snd_spec *s = r->s;
     const bool encoder = s->arch != SND_ARCH_DECODER;
     KEY_FAIL_IF(r, SND_KEY_context, s->position == SND_POS_LEARNED && s->context == 0, SONDE_EINPUT,
-                "0; learned positions need the longest sequence");
+                "0; learned positions need the length of the longest sequence (context=64, say)");
     KEY_FAIL_IF(r, SND_KEY_position, s->position == SND_POS_XL && s->width % 2, SONDE_ERANGE,
                 "xl needs an even width, found %lld", (long long)s->width);
     const int64_t nb = encoder ? s->t5_buckets / 2 : s->t5_buckets;
