@@ -233,6 +233,76 @@ static void nan_reaches_its_readers(void **state) {
     }
 }
 
+// ---- numbers beyond the type ----------------------------------------------------------------------------------------
+
+static double far_value(const net *n, snd_id v, int64_t i, int e) { // element i times 2^-e
+    int32_t own;
+    const float *raw = snd_exec_raw(n->exec, v, &own);
+    return ldexp((double)raw[i], own - e);
+}
+
+// q and k times opposite powers of two leave the weights alone; out and the gradients scale with v, dy, q and k.
+static void powers_cancel(const snd_op_case *c, int e) {
+    static double dy[NET_MAX], want[3][NET_MAX];
+    const int power[] = {e, -e, e, 0, e, -e}, grad_power[] = {-e, e, -e};
+    net n;
+    for (int far = 0; far < 2; far++) {
+        fill(c, 1, &d);
+        for (int k = 0; far && k < INPUTS; k++)
+            for (int i = 0; i < NET_MAX; i++) d.x[k][i] = ldexp(d.x[k][i], power[k]);
+        open(c, &d, far ? SND_F32 : SND_F64, true, &n, NULL);
+        for (int64_t i = 0; i < net_size(&n, n.y[0]); i++) dy[i] = ldexp(draw_normal("dy", 0, i), far ? -e : 0);
+        CHECK_OK(snd_exec_set(n.exec, n.dy[0], dy, SND_F64));
+        CHECK_OK(snd_exec_run(n.exec));
+        for (int k = 0; k < 4; k++) {
+            const snd_id v = k < 3 ? n.grad[k] : n.y[0];
+            if (!far) net_get(&n, v, k < 3 ? want[k] : w.out);
+            for (int64_t i = 0; far && i < net_size(&n, v); i++) {
+                const double x = far_value(&n, v, i, k < 3 ? grad_power[k] : e), y = k < 3 ? want[k][i] : w.out[i];
+                if (fabs(x - y) <= 1e-4) continue;
+                fail_msg("%s, 2^%d: result %d, element %d is %g, want %g", c->label, e, k, (int)i, x, y);
+            }
+        }
+        net_destroy(&n);
+    }
+}
+
+// Scores far beyond the type: all weight on the largest.
+static void one_hot(const snd_op_case *c, int e) {
+    net n;
+    fill(c, 1, &d);
+    if (d.a.softcap > 0) return;
+    for (int i = 0; i < NET_MAX; i++) {
+        d.x[Q][i] = ldexp(d.x[Q][i], e);
+        d.x[QR][i] = ldexp(d.x[QR][i], e);
+    }
+    open(c, &d, SND_F32, false, &n, NULL);
+    CHECK_OK(snd_exec_run(n.exec));
+    for (int64_t b = 0; b < d.B; b++)
+        for (int64_t h = 0; h < d.a.heads; h++)
+            for (int64_t i = 0; i < d.Tq; i++) {
+                int64_t best = -1;
+                for (int64_t j = 0; j < d.Tk; j++) {
+                    if (reads(&d, i, j) && (best < 0 || score(&d, b, h, i, j) > score(&d, b, h, i, best))) best = j;
+                }
+                const int64_t kv = h / (d.a.heads / d.a.kv_heads);
+                const double *v = d.x[V] + ((b * d.Tk + best) * d.a.kv_heads + kv) * d.hd;
+                for (int64_t f = 0; f < d.hd; f++)
+                    CHECK_CLOSE(far_value(&n, n.y[0], ((b * d.Tq + i) * d.a.heads + h) * d.hd + f, 0), v[f], 1e-6);
+            }
+    net_destroy(&n);
+}
+
+static void far_from_one(void **state) {
+    (void)state;
+    for (int i = 0; i < op()->n_cases; i++) {
+        const snd_op_case *c = &op()->cases[i];
+        for (int e = -200; e <= 200; e += 80) powers_cancel(c, e);
+        one_hot(c, 60);
+        one_hot(c, 300);
+    }
+}
+
 // ---- what is refused ------------------------------------------------------------------------------------------------
 
 static void refused(const snd_attn *a, snd_shape q, snd_shape k, snd_shape table, snd_shape r, const char *why) {
@@ -338,9 +408,9 @@ static void rope_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values),      cmocka_unit_test(nan_reaches_its_readers),
-        cmocka_unit_test(bad_calls),   cmocka_unit_test(window_just_enough),
-        cmocka_unit_test(rope_values), cmocka_unit_test(rope_refused),
+        cmocka_unit_test(values),       cmocka_unit_test(nan_reaches_its_readers), cmocka_unit_test(far_from_one),
+        cmocka_unit_test(bad_calls),    cmocka_unit_test(window_just_enough),      cmocka_unit_test(rope_values),
+        cmocka_unit_test(rope_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

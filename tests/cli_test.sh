@@ -144,6 +144,8 @@ if "$bin" predict --help >/dev/null 2>&1; then
     try 2 predict res/spec.yaml layers=5 -o res; err "write over"
     cp res/result.json r.html
     try 2 report r.html -o r.html; err "is read"
+    try 2 run good.yaml --input good.yaml --output own; err "is a folder"
+    try 2 measure pre --depths 1,,2; err "empty item"; no_out
     try 3 predict pre -o good.yaml/res; err "good.yaml/res"; no_out
     mkdir -p late/result.json # seen only when it is written
     try 3 predict pre layers=3 -o late; err "late/result.json"; out "layer"

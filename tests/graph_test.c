@@ -560,6 +560,77 @@ static void pieces_make_the_whole(void **state) {
     }
 }
 
+typedef struct losses {
+    double loss, dx[PIECE_R * PIECE_D], dw[PIECE_V * PIECE_D], stat[SND_ST_COUNT];
+    int64_t most;
+} losses;
+
+// Loss of a scaled head over classes, its gradients, and the statistics of the head's.
+static void run_loss(snd_dtype t, bool params, bool whole, int64_t bad, losses *l) {
+    const int64_t target[PIECE_R] = {40, -100, 3, 0, 17, bad, 39};
+    net n = net_open(t);
+    const snd_init init = {.kind = SND_INIT_NORMAL, .a = 1, .factor = 1};
+    const snd_id head = snd_g_param(n.g, "head", SND_SHAPE(PIECE_V, PIECE_D), &init),
+                 to = snd_g_input(n.g, "targets", SND_SHAPE(PIECE_R), SND_I64);
+    n.in[0] = snd_g_input(n.g, "x", SND_SHAPE(PIECE_R, PIECE_D), SND_DT_NONE);
+    n.n_in = 1;
+    const snd_id plain = snd_g_xent(n.g, snd_g_scale(n.g, 1.25, snd_g_linear(n.g, n.in[0], head)), to),
+                 loss = snd_g_loss_in_pieces(n.g, plain);
+    assert_int_equal(loss == plain, whole);
+    net_output(&n, loss);
+    snd_id grad[2], keep[4];
+    snd_g_grad(n.g, n.y, n.dy, 1, (snd_id[]){n.in[0], head}, 2, grad);
+    keep[0] = loss;
+    keep[1] = grad[0];
+    keep[2] = snd_g_stat(n.g, grad[1], 0, 0);
+    keep[3] = grad[1];
+    const int n_keep = params ? 3 : 4; // then dW may vanish into its statistics
+    const int fused = snd_g_fuse(n.g, keep, n_keep);
+    assert_int_equal(fused, params ? 1 : 0);
+    const snd_plan_opts o = {.params = params ? SND_PARAMS_USE : SND_PARAMS_SOURCE};
+    CHECK_OK(snd_plan_make_by(n.arena, n.g, keep, n_keep, &o, &n.plan));
+    counted c = {0};
+    CHECK_OK(snd_source_drawn(n.g, 3, 2, &c.inner));
+    n.src = (snd_source){.self = &c, .read = counted_read, .acquire = counted_acquire, .release = counted_release};
+    CHECK_OK(snd_exec_create(n.g, n.plan, &n.src, &(snd_exec_opts){.threads = 2}, &n.exec));
+    set_inputs(&n, 1);
+    CHECK_OK(snd_exec_set(n.exec, to, target, SND_I64));
+    CHECK_OK(snd_exec_run(n.exec));
+    net_get(&n, loss, &l->loss);
+    net_get(&n, grad[0], l->dx);
+    if (!params) net_get(&n, grad[1], l->dw);
+    memcpy(l->stat, snd_exec_raw(n.exec, keep[2], NULL), sizeof l->stat);
+    l->most = c.most;
+    snd_source_close(&c.inner);
+    net_destroy(&n);
+}
+
+static void losses_without_logits(void **state) {
+    (void)state;
+    static losses want, got;
+    for (int t = 0; t < 2; t++) {
+        const snd_dtype dt = t ? SND_F32 : SND_F64;
+        const double tol = 4 * PIECE_V * (t ? 0x1p-23 : 0x1p-52); // numbers of size 1, sums over the classes
+        run_loss(dt, false, true, 5, &want);
+        for (int64_t limit = 1; limit < PIECE_R * PIECE_V; limit += limit < 20 ? 6 : 83) {
+            for (int params = 0; params < 2; params++) {
+                snd_pieces_limit(limit);
+                run_loss(dt, params, false, 5, &got);
+                CHECK_CLOSE(got.loss, want.loss, tol * 10);
+                for (int i = 0; i < PIECE_R * PIECE_D; i++) CHECK_CLOSE(got.dx[i], want.dx[i], tol);
+                for (int i = 0; i < PIECE_V * PIECE_D; i++) CHECK_CLOSE(got.dw[i], want.dw[i], tol);
+                CHECK_CLOSE(got.stat[SND_ST_Q], want.stat[SND_ST_Q], tol);
+                CHECK_SAME(got.stat[SND_ST_AT], want.stat[SND_ST_AT]);
+                CHECK_SAME(got.stat[SND_ST_EXP], want.stat[SND_ST_EXP]);
+                if (params) assert_in_range(got.most, 1, limit < PIECE_D ? PIECE_D : limit);
+            }
+        }
+        run_loss(dt, true, false, PIECE_V, &got); // no such class
+        assert_true(isnan(got.loss) && isnan(got.dx[0]));
+        snd_pieces_limit(0);
+    }
+}
+
 // ---- executor -------------------------------------------------------------------------------------------------------
 
 static void threads_give_the_same_bits(void **state) {
@@ -1224,6 +1295,7 @@ int main(void) {
         cmocka_unit_test(lean_plans_give_the_same_bits),
         cmocka_unit_test(lean_plans_are_small),
         cmocka_unit_test(pieces_make_the_whole),
+        cmocka_unit_test(losses_without_logits),
         cmocka_unit_test(threads_give_the_same_bits),
         cmocka_unit_test(sources_agree),
         cmocka_unit_test(missing_input_and_stop),

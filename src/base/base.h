@@ -148,6 +148,7 @@ sonde_status snd_make_dirs(const char *path) SONDE_MUST_CHECK;
 /// Whether files could be written into this folder (`make`: if it is made first), for asking before long work. Changes
 /// nothing.
 sonde_status snd_check_folder(const char *path, bool make) SONDE_MUST_CHECK;
+bool snd_is_folder(const char *path);
 bool snd_same_file(const char *a, const char *b);  ///< both exist and are one file
 
 /// Set by SIGINT's handler in the cli; long loops look at it between steps.

@@ -133,10 +133,14 @@ sonde_status snd_make_dirs(const char *path) {
         if (mkdir(copy, 0777) && errno != EEXIST) error = errno;
         *p = keep;
     }
-    struct stat st;
-    if (!error && (stat(path, &st) || !S_ISDIR(st.st_mode))) error = ENOTDIR;
+    if (!error && !snd_is_folder(path)) error = ENOTDIR;
     snd_free(copy);
     return error ? system_error("make folder", path, error) : SONDE_OK;
+}
+
+bool snd_is_folder(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
 bool snd_same_file(const char *a, const char *b) {

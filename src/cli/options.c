@@ -121,6 +121,10 @@ static sonde_status set_ints(snd_cli *c, const snd_opt_row *o, const char *text,
     const char **items;
     const int n = split(c->arena, text, &items);
     SND_FAIL_IF(!items, SONDE_ENOMEM, "--%s: out of memory", o->name);
+    int commas = 0;
+    for (const char *s = text; *s; s++) commas += *s == ',';
+    SND_FAIL_IF(n && n != commas + 1, SONDE_EUSAGE, "--%s: '%s' has an empty item; a list is 1,2,4 or 1..256 or 8:64:8",
+                o->name, text);
     for (int i = 0; i < n; i++)
         SND_FAIL_IF(!push_item(v, list, items[i]), SONDE_EUSAGE,
                     "--%s: '%s' is not a list of whole numbers (1,2,4 or 1..256 or 8:64:8)", o->name, text);

@@ -1,9 +1,9 @@
 // What kernels/ offers. `t` is SND_F32 or SND_F64 (type of every void* array); `th` the number of threads allowed.
 // Arrays are dense row-major unless strides are given. R rows, D features. Statistics (mean, rstd, sums) are double.
 // In-place use (out == x) is allowed where "in place" is said. All results are bitwise independent of `th` and, but for
-// the matrix product and the effective rank, of the instruction set: nothing else fuses a multiply-add or sums in an
-// order of its own. Errors of the elementary functions in ulp: tests/kernels_maths_test.c. No alignment is needed beyond
-// the type's.
+// the matrix product, attention and the effective rank, of the instruction set: nothing else fuses a multiply-add or sums
+// in an order of its own. Errors of the elementary functions in ulp: tests/kernels_maths_test.c. No alignment is needed
+// beyond the type's.
 #ifndef SND_KERNELS_API_H
 #define SND_KERNELS_API_H
 
@@ -88,31 +88,31 @@ double snd_k_wsum(int th, snd_dtype t, int64_t R, int64_t D, int K, const void *
 /// saves lse[R] (double).
 double snd_k_xent_fwd(int th, snd_dtype t, int64_t R, int64_t V, double s, const void *logits, const int64_t *target,
                       int64_t ignore, double *lse, int64_t *n_used);
+/// In place. A target of V or more is a class outside these columns, where lse stands for more than them.
 void snd_k_xent_bwd(int th, snd_dtype t, int64_t R, int64_t V, double s, const void *logits, const int64_t *target,
                     int64_t ignore, const double *lse, int64_t n_used, double dloss, void *dlogits);
 
 // ---- attention -----------------------------------------------------------------------------------------------------
 // q [B, Tq, heads*hd], k, v [B, Tk, kv_heads*hd]; head h reads kv head h / (heads / kv_heads). Query i stands at index
 // past + i and reads the keys j with past + i - back <= j <= past + i + front, 0 <= j < Tk; at least one for each i.
-//   s_ij = cap(scale q_i.k_j + scale_r qr_i.r_(past+i-j)) + bias[h][past + i - j + Tk - 1 - past],  cap(s) = c tanh(s/c)
+//   s_ij = cap(scale q_i.k_j + scale_r qr_i.r_(past+i-j)) + bias[h][i - j + Tk - 1],  cap(s) = c tanh(s/c)
 //   p = softmax of s over j,  out_i = sum_j p_ij v_j,  lse_i = log sum_j e^(s_ij)
 // Keys are taken SND_ATTN_K at a time with a running maximum, scores never exist as Tq x Tk. Sums run in T (FMA where the
 // instruction set has it) within such a block, row sums in double across blocks. The work is cut by shape alone.
-// A number that is not finite reaches exactly the results that read it, if `lanes` is 1; with more lanes it may reach
-// further (0 times NaN at masked places), never less far.
+// With `careful` a number that is not finite reaches exactly the results that read it, at some cost; without, it may
+// reach further (0 times NaN at masked places), never less far.
 enum { SND_ATTN_Q = 64, SND_ATTN_K = 64 };       // queries and keys of a tile
 typedef struct snd_kattn {
     int64_t B, Tq, Tk, heads, kv_heads, hd;
     int64_t past, front, back;
     double scale, scale_r, softcap;               // softcap 0: none
     const void *q, *k, *v;
-    const void *qr, *r;                           // [B, Tq, heads*hd], [>= past + Tq, heads*hd], or NULL; no pair with past + i < j is read
-    const void *bias;                             // [heads, snd_k_attn_distances] by past + i - j, smallest first; or NULL
+    const void *qr, *r;                           // [B, Tq, heads*hd], [>= past + Tq, heads*hd], or NULL; then no key read
+                                                  // lies behind its query
+    const void *bias;                             // [heads, Tq + Tk - 1] by distance, the smallest first; or NULL
     double fq, fk, fv, fqr, fr;                   // powers of two: the operands meant are q*fq, k*fk, ...
-    int64_t lanes;                                // queries taken at once, 1 .. SND_ATTN_Q
+    bool careful;
 } snd_kattn;
-/// Row length of bias: Tq + Tk - 1 distances and room for what tiles read beyond.
-int64_t snd_k_attn_distances(int64_t Tq, int64_t Tk);
 typedef enum snd_kattn_use { SND_KATTN_FWD, SND_KATTN_BWD, SND_KATTN_STATS } snd_kattn_use;
 /// Bytes of scratch (64-byte aligned) of snd_k_attn_fwd and snd_k_attn_stats; of a, only the shape and whether r and
 /// bias are NULL count.

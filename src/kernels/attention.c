@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { SLOTS = 64, FEW_TASKS = 16, MOST_TASKS = 64, ALIGN = 64 };
+enum { SLOTS = 64, FEW_TASKS = 16, MOST_TASKS = 64, ALIGN = 64, HELD_BYTES = 1 << 19 };
 
 static int64_t up(int64_t n) {
     return (n + ALIGN - 1) / ALIGN * ALIGN;
@@ -17,11 +17,7 @@ static int64_t least(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 static int64_t blocks(const snd_kattn *a) {
-    return (a->Tq + a->lanes - 1) / a->lanes;
-}
-
-int64_t snd_k_attn_distances(int64_t Tq, int64_t Tk) {
-    return Tq + Tk - 1 + SND_ATTN_Q;
+    return (a->Tq + SND_ATTN_Q - 1) / SND_ATTN_Q;
 }
 
 // ---- slots ----------------------------------------------------------------------------------------------------------
@@ -73,7 +69,7 @@ static int64_t query_tasks(const snd_kattn *a) {
 static void query_task(void *ctx, int64_t i) {
     query_job *j = ctx;
     const snd_kattn *a = j->a;
-    const int64_t nb = blocks(a), i0 = (nb - 1 - i % nb) * a->lanes, n = least(a->Tq - i0, a->lanes);
+    const int64_t nb = blocks(a), i0 = (nb - 1 - i % nb) * SND_ATTN_Q, n = least(a->Tq - i0, SND_ATTN_Q);
     const int64_t h = i / nb % a->heads, b = i / nb / a->heads;
     const int k = take_slot(&j->slots);
     if (j->fwd)
@@ -151,7 +147,7 @@ static size_t back_lay_out(back_job *j, snd_dtype t, const snd_kattn *a, const s
     j->ranges = least(a->B, per_head > 1 ? per_head : 1);
     const int64_t tasks = a->kv_heads * j->ranges;
     j->chunks = tasks >= FEW_TASKS ? 1 : least((FEW_TASKS + tasks - 1) / tasks, j->items);
-    j->distances = snd_k_attn_distances(a->Tq, a->Tk);
+    j->distances = a->Tq + a->Tk - 1;
     j->slots.base = scratch;
     j->slots.bytes = up(SND_PICK(attn_slot, t)(a, SND_KATTN_BWD));
     const int64_t parts = j->ranges * j->chunks, size = (int64_t)j->size;
@@ -183,31 +179,42 @@ static void clear_columns(const back_job *j, void *p, int64_t rows, int64_t widt
         memset((char *)p + (size_t)(i * width + first) * j->size, 0, (size_t)n * j->size);
 }
 
+// Keys whose rows and gradients stay in a cache while the query blocks pass by.
+static int64_t keys_held(const back_job *j) {
+    const int64_t n = HELD_BYTES / (4 * j->a->hd * (int64_t)j->size) / SND_ATTN_K * SND_ATTN_K;
+    return n > SND_ATTN_K ? n : SND_ATTN_K;
+}
+
+// One head of keys in one example: its share of the query blocks, a range of keys at a time.
+static void back_head(const back_job *j, const snd_kattn_grads *g, int64_t b, int64_t kv, int64_t chunk, void *slot) {
+    const snd_kattn *a = j->a;
+    const int64_t group = a->heads / a->kv_heads, nb = blocks(a), width = a->kv_heads * a->hd, held = keys_held(j);
+    clear_columns(j, snd_at_mut(g->dk, b * a->Tk * width, j->size), a->Tk, width, kv * a->hd, a->hd);
+    clear_columns(j, snd_at_mut(g->dv, b * a->Tk * width, j->size), a->Tk, width, kv * a->hd, a->hd);
+    for (int64_t j0 = 0; j0 < a->Tk; j0 += held)
+        for (int64_t i = chunk; i < j->items; i += j->chunks) {
+            const int64_t i0 = i % nb * SND_ATTN_Q;
+            j->bwd(a, g, b, kv * group + i / nb, i0, least(a->Tq - i0, SND_ATTN_Q), j0, j0 + held, slot);
+        }
+}
+
 static void back_task(void *ctx, int64_t task) {
     back_job *j = ctx;
     const snd_kattn *a = j->a;
     const int64_t group = a->heads / a->kv_heads, kv = task % a->kv_heads, part = task / a->kv_heads;
-    const int64_t range = part / j->chunks, chunk = part % j->chunks, nb = blocks(a), width = a->kv_heads * a->hd;
-    const int64_t r_count = j->g->r_rows * a->heads * a->hd;
+    const int64_t range = part / j->chunks, chunk = part % j->chunks;
     snd_kattn_grads g = *j->g;
     g.dk = copy_at(g.dk, j->keys, chunk, key_count(a), j->size);
     g.dv = copy_at(g.dv, j->values, chunk, key_count(a), j->size);
-    g.dr = copy_at(g.dr, j->relative, part, r_count, j->size);
+    g.dr = copy_at(g.dr, j->relative, part, g.r_rows * a->heads * a->hd, j->size);
     if (g.dbias) {
         g.dbias = j->bias + part * a->heads * j->distances;
         memset(g.dbias + kv * group * j->distances, 0, (size_t)(group * j->distances) * sizeof(double));
     }
     clear_columns(j, g.dr, g.r_rows, a->heads * a->hd, kv * group * a->hd, group * a->hd);
     const int k = take_slot(&j->slots);
-    for (int64_t b = range * a->B / j->ranges; b < (range + 1) * a->B / j->ranges; b++) {
-        const int64_t at = b * a->Tk * width;
-        clear_columns(j, snd_at_mut(g.dk, at, j->size), a->Tk, width, kv * a->hd, a->hd);
-        clear_columns(j, snd_at_mut(g.dv, at, j->size), a->Tk, width, kv * a->hd, a->hd);
-        for (int64_t i = chunk; i < j->items; i += j->chunks) {
-            const int64_t i0 = i % nb * a->lanes;
-            j->bwd(a, &g, b, kv * group + i / nb, i0, least(a->Tq - i0, a->lanes), slot_at(&j->slots, k));
-        }
-    }
+    for (int64_t b = range * a->B / j->ranges; b < (range + 1) * a->B / j->ranges; b++)
+        back_head(j, &g, b, kv, chunk, slot_at(&j->slots, k));
     give_back(&j->slots, k);
 }
 

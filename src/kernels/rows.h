@@ -1,7 +1,7 @@
 // Private header of kernels/: the loops behind the front functions. Every loop is single-threaded, works on a range
 // that its caller chose, and exists once per type and instruction set, all from the same text (rows.inc). But for gemm,
-// gram and cholesky no loop uses a fused multiply-add or reorders a sum by vector width, so the bits are the same on
-// every instruction set.
+// attention, gram and cholesky no loop uses a fused multiply-add or reorders a sum by vector width, so the bits are the
+// same on every instruction set.
 // Cutting work into tasks is the business of the front functions; a cut depends on shapes only, never on `th`.
 #ifndef SND_KERNELS_ROWS_H
 #define SND_KERNELS_ROWS_H
@@ -99,9 +99,10 @@ typedef int64_t snd_kt_attn_slot(const snd_kattn *a, snd_kattn_use use);
 /// Queries i0 .. i0+n-1 (n <= SND_ATTN_Q) of head h in example b.
 typedef void snd_kt_attn_fwd(const snd_kattn *a, int64_t b, int64_t h, int64_t i0, int64_t n, void *slot, void *out,
                              double *lse);
-/// The same; adds to g's dk, dv, dr, dbias, sets the queries' rows of dq and dqr.
+/// The same for keys j0 .. j1-1: adds to g's dk, dv, dr, dbias; the queries' rows of dq and dqr are set by the call with
+/// the first key that they read, and added to by later ones.
 typedef void snd_kt_attn_bwd(const snd_kattn *a, const snd_kattn_grads *g, int64_t b, int64_t h, int64_t i0, int64_t n,
-                             void *slot);
+                             int64_t j0, int64_t j1, void *slot);
 /// out[3]: sums over the queries of the entropy and of its share of the largest possible, largest score.
 typedef void snd_kt_attn_stats(const snd_kattn *a, int64_t b, int64_t h, int64_t i0, int64_t n, void *slot, double *out);
 

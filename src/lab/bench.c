@@ -11,7 +11,7 @@
 enum { ROOM = 2048 * 1024, MAX_TURNS = 31 };
 typedef struct desk {
     int threads;
-    void *x, *y, *z, *g, *b;
+    void *x, *y, *z, *g, *b, *work;
     double *m, *r;
     uint64_t *bits;
     snd_key key;
@@ -109,10 +109,60 @@ static void moments(const job *j, desk *d) {
     d->sink += m.sumsq;
 }
 
+// Causal attention, forward and backward: a examples, b tokens, c heads of HEAD features. x holds q, k, v, out; y dout;
+// z the gradients. Counted are the six products of the half that is read; backward computes the scores a second time.
+enum { HEAD = 64 };
+static int64_t tokens_size(const job *j) {
+    return j->a * j->b * j->c * HEAD;
+}
+static double attention_flops(const job *j) {
+    return 6 * (double)j->a * (double)j->c * HEAD * (double)j->b * (double)(j->b + 1);
+}
+static void *part(const job *j, void *p, int k) {
+    return (char *)p + (size_t)(k * tokens_size(j)) * snd_dtype_size(j->t);
+}
+static snd_kattn attention_call(const job *j, desk *d) {
+    return (snd_kattn){.B = j->a,
+                       .Tq = j->b,
+                       .Tk = j->b,
+                       .heads = j->c,
+                       .kv_heads = j->c,
+                       .hd = HEAD,
+                       .back = j->b,
+                       .scale = 1 / sqrt(HEAD),
+                       .q = d->x,
+                       .k = part(j, d->x, 1),
+                       .v = part(j, d->x, 2),
+                       .fq = 1,
+                       .fk = 1,
+                       .fv = 1};
+}
+static snd_kattn_grads attention_grads(const job *j, desk *d) {
+    return (snd_kattn_grads){.out = part(j, d->x, 3),
+                             .dout = d->y,
+                             .fout = 1,
+                             .fdout = 1,
+                             .lse = d->m,
+                             .dq = d->z,
+                             .dk = part(j, d->z, 1),
+                             .dv = part(j, d->z, 2)};
+}
+static void attention(const job *j, desk *d) {
+    const snd_kattn a = attention_call(j, d);
+    const snd_kattn_grads g = attention_grads(j, d);
+    snd_k_attn_fwd(d->threads, j->t, &a, part(j, d->x, 3), d->m, d->work);
+    snd_k_attn_bwd(d->threads, j->t, &a, &g, d->work);
+}
+
 #define GEMM(t, M, N, K, how)                                                                                          \
     { "gemm", #M "x" #N "x" #K " " #how, "GFLOP/s", "multiply-adds", gemm, peak, flops, NULL, t, M, N, K, how }
 #define NORM(what, R, D, run, limit, bytes, bound, how)                                                                \
     { "norm", what " " #R "x" #D, "GB/s", bound, run, limit, bytes, bytes, SND_F32, R, D, 0, how }
+#define ATTN(t, B, T, H)                                                                                               \
+    {                                                                                                                  \
+        "attention", "causal " #B "x" #T " " #H "x64", "GFLOP/s", "multiply-adds", attention, peak, attention_flops,   \
+            NULL, t, B, T, H, 0                                                                                        \
+    }
 #define EACH(what, R, D, run, limit, bytes, bound, how)                                                                \
     { "elementwise", what " " #R "x" #D, "GB/s", bound, run, limit, bytes, bytes, SND_F32, R, D, 0, how }
 static const job jobs[] = {
@@ -124,6 +174,10 @@ static const job jobs[] = {
     GEMM(SND_F32, 256, 1024, 1024, NT),
     GEMM(SND_F64, 256, 256, 256, NN),
     GEMM(SND_F64, 64, 64, 256, NT),
+    ATTN(SND_F32, 4, 256, 12),
+    ATTN(SND_F32, 1, 1024, 12),
+    ATTN(SND_F32, 1, 4096, 2),
+    ATTN(SND_F64, 1, 256, 12),
     NORM("layer fwd", 256, 256, norm_fwd, copy, two, "copy", SND_KNORM_LAYER),
     NORM("layer bwd", 256, 256, norm_bwd, triad, three, "add", SND_KNORM_LAYER),
     NORM("layer fwd", 2048, 768, norm_fwd, copy, two, "copy", SND_KNORM_LAYER),
@@ -149,6 +203,7 @@ static const job jobs[] = {
 };
 #undef GEMM
 #undef NORM
+#undef ATTN
 #undef EACH
 
 // ---- turns ----------------------------------------------------------------------------------------------------------
@@ -203,10 +258,27 @@ static bool measure(const snd_bench_opts *o, const job *j, desk *d, snd_bench_ro
     return true;
 }
 
+// Working memory for the greediest of the jobs.
+static size_t work_bytes(desk *d) {
+    size_t most = 0;
+    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
+        if (jobs[i].run != attention) continue;
+        const snd_kattn a = attention_call(&jobs[i], d);
+        const snd_kattn_grads g = attention_grads(&jobs[i], d);
+        const size_t fwd = snd_k_attn_scratch(jobs[i].t, &a, SND_KATTN_FWD),
+                     bwd = snd_k_attn_bwd_scratch(jobs[i].t, &a, &g);
+        most = fwd > most ? fwd : most;
+        most = bwd > most ? bwd : most;
+    }
+    return most;
+}
+
 static sonde_status furnish(desk *d) {
-    void **const all[] = {&d->x, &d->y, &d->z, &d->g, &d->b, (void **)&d->m, (void **)&d->r, (void **)&d->bits};
-    static const size_t room[] = {ROOM, ROOM, ROOM, 4096, 4096, 4096, 4096, ROOM / 64};
-    for (int i = 0; i < 8; i++) {
+    void **const all[] = {&d->x,   &d->y, &d->z, &d->g, &d->b, (void **)&d->m, (void **)&d->r, (void **)&d->bits,
+                          &d->work};
+    size_t room[] = {ROOM, ROOM, ROOM, 4096, 4096, 16384, 4096, ROOM / 64, 0};
+    for (int i = 0; i < 9; i++) {
+        if (!room[i]) room[i] = work_bytes(d) / 8 + 1;
         *all[i] = snd_aligned_alloc(64, room[i] * 8);
         if (!*all[i]) return SONDE_ENOMEM;
         memset(*all[i], 0, room[i] * 8); // pages touched once, here
@@ -215,13 +287,14 @@ static sonde_status furnish(desk *d) {
 }
 
 static void clear(desk *d) {
-    void *const all[] = {d->x, d->y, d->z, d->g, d->b, d->m, d->r, d->bits};
-    for (int i = 0; i < 8; i++) snd_free(all[i]);
+    void *const all[] = {d->x, d->y, d->z, d->g, d->b, d->m, d->r, d->bits, d->work};
+    for (int i = 0; i < 9; i++) snd_free(all[i]);
 }
 
 // Inputs of the job's type; the statistics that a backward pass reads.
 static void prepare(const job *j, desk *d) {
-    const int64_t n = j->c ? j->a * j->c + j->c * j->b : j->a * j->b;
+    const int64_t products = j->c ? j->a * j->c + j->c * j->b : j->a * j->b;
+    const int64_t n = j->run == attention ? 3 * tokens_size(j) : products;
     snd_k_fill_normal(1, j->t, d->key, 1, n, 1, d->x);
     snd_k_fill_normal(1, j->t, d->key, (uint64_t)n + 1, n, 1, d->y);
     snd_k_fill_normal(1, j->t, d->key, 7, 2048, 1, d->g);

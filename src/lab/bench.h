@@ -16,7 +16,7 @@ typedef struct snd_bench_opts {
 } snd_bench_opts;
 
 typedef struct snd_bench_row {
-    const char *group;        // "gemm", "norm", "elementwise", "stats", "draw", "limit"
+    const char *group;        // "gemm", "attention", "norm", "elementwise", "stats", "draw", "limit"
     char name[48];            // "f32 256x256x256 NT"
     int threads;
     const char *unit;         // "GFLOP/s", "GB/s", "G/s"

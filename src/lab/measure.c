@@ -461,6 +461,9 @@ static sonde_status check_memory(const job *j, const snd_probe *p) {
 static void note_memory(const job *j, const snd_probe *p) {
     static const char *const weights[] = {"all weights in memory", "a layer's weights in memory at a time",
                                           "weights drawn for each use"};
+    if (snd_g_many(p->m->g, p->m->logits))
+        snd_record_note(j->rec, "%s: logits of this batch are too many to be made at once; they are not shown",
+                        j->label);
     if (!j->o.max_memory && !p->way.again) return;
     snd_record_note(j->rec, "%s: %zu MiB for one run: %s%s", j->label, (snd_probe_bytes(p) >> 20) + 1,
                     weights[p->way.params], p->way.again ? ", layers computed again for the backward pass" : "");

@@ -168,7 +168,8 @@ static sonde_status add_forward(maker *k) {
         const snd_id v = snd_model_tap(m, last);
         if (k->p->o.sparse && v && m->exits[e].layers) SND_TRY(add_value(k, last, v, e));
         SND_TRY(add_value(k, "out.x", m->exits[e].out_x, e));
-        if (m->exits[e].logits) SND_TRY(add_value(k, "logits", m->exits[e].logits, e));
+        const snd_id logits = m->exits[e].logits; // those of a large batch over a large vocabulary never exist
+        if (logits && !snd_g_many(k->g, logits)) SND_TRY(add_value(k, "logits", logits, e));
     }
     return SONDE_OK;
 }
@@ -220,7 +221,7 @@ static sonde_status add_exit_gradients(maker *k, int exit, wanted *w, snd_id *wr
     const snd_exit *e = &p->m->exits[exit];
     const int n = list_wanted(k, exit, w);
     for (int i = 0; i < n; i++) wrt[i] = w[i].v;
-    const snd_id y = p->o.loss ? e->loss : e->out_x;
+    const snd_id y = p->o.loss ? snd_g_loss_in_pieces(k->g, e->loss) : e->out_x;
     const snd_id dy = p->o.loss ? snd_g_const(k->g, snd_g_value(k->g, e->loss)->shape, 1) : p->dy;
     snd_g_grad(k->g, &y, &dy, 1, wrt, n, grad);
     const int ex = p->o.sparse || p->m->n_exits > 1 ? exit : -1;

@@ -461,6 +461,7 @@ static sonde_status check_output(const job *j) {
     for (int i = 0; i < 3; i++)
         SND_FAIL_IF(read[i] && snd_same_file(read[i], out), SONDE_EUSAGE,
                     "--output %s is the file %s that is read; give another name", out, read[i]);
+    SND_FAIL_IF(snd_is_folder(out), SONDE_EUSAGE, "--output %s is a folder; give the name of a file", out);
     const char *folder = slash ? snd_arena_strn(j->arena, out, (size_t)(slash - out) + 1) : ".";
     return folder ? snd_check_folder(folder, false) : SONDE_ENOMEM;
 }

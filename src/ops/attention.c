@@ -5,8 +5,8 @@
 //   i = heads, kv_heads, causal, window, past, bias, max_distance, wanted (backward);  f = scale, softcap
 // Position biases depend on the distance from query to key alone: the kernels read them from a table by distance.
 // Exponents: operands far from one are read times a power of two; then scores are q'.k' scale 2^(eq + ek) in true value,
-// out has the exponent of v, and with ds in units of 2^(edy + ev) the gradients follow. A factor that would carry scores
-// beyond the type stops at its limit: the softmax is one-hot long before.
+// out has the exponent of v, and with ds in units of 2^(edy + ev) the gradients follow. Scores beyond the type are taken
+// smaller, all by one factor: the softmax is one-hot long before.
 #include "ops/ops_impl.h"
 
 #include <math.h>
@@ -133,7 +133,7 @@ typedef struct room {
 
 static room room_for(const snd_graph *g, const snd_attr *a, const snd_id *in, bool backward) {
     room m = {.Tq = snd_shape_of(g, in[Q]).dim[1], .Tk = snd_shape_of(g, in[K]).dim[1]};
-    m.distances = snd_k_attn_distances(m.Tq, m.Tk);
+    m.distances = m.Tq + m.Tk - 1;
     m.buckets = in[TABLE] ? snd_shape_of(g, in[TABLE]).dim[0] : 0;
     const size_t count = (size_t)(a->i[I_HEADS] * m.distances);
     if (biased(a)) m.bias = (count * snd_dtype_size(snd_graph_dtype(g)) + 63) / 64 * 64;
@@ -141,17 +141,17 @@ static room room_for(const snd_graph *g, const snd_attr *a, const snd_id *in, bo
     return m;
 }
 
-// Distances run from past - (Tk - 1); the row's rest, which is never used but may be read, is 0.
+// Distances run from past - (Tk - 1).
 static void fill_bias(const snd_oprun *r, int k_table, const room *m, void *bias) {
     const snd_attr *a = &r->n->attr;
-    const int64_t heads = a->i[I_HEADS], first = a->i[I_PAST] - (m->Tk - 1), n = m->Tq + m->Tk - 1;
+    const int64_t heads = a->i[I_HEADS], first = a->i[I_PAST] - (m->Tk - 1);
     const snd_rv *table = m->buckets ? snd_in(r, k_table) : NULL;
     for (int64_t x = 0; x < m->distances; x++) {
-        const int64_t row = table && x < n ? bucket(a, m->buckets, first + x) : 0;
+        const int64_t row = table ? bucket(a, m->buckets, first + x) : 0;
         for (int64_t h = 0; h < heads; h++) {
             const double v = table ? ldexp(snd_load(r->t, table->p, row * heads + h), table->e)
                                    : -alibi_slope(heads, h) * fabs((double)(first + x));
-            snd_store(r->t, bias, h * m->distances + x, x < n ? v : 0);
+            snd_store(r->t, bias, h * m->distances + x, v);
         }
     }
 }
@@ -168,21 +168,19 @@ static double tame(const snd_oprun *r, int k, int64_t *e) {
     return snd_pow2(-top);
 }
 
-// scale * 2^e, no more than keeps scores of operands up to amax_x, amax_y within the type. *lost: what is missing.
-static double score_factor(const snd_oprun *r, int64_t e, double amax_x, double amax_y, int64_t hd, double *lost) {
-    const double f = r->n->attr.f[F_SCALE] * snd_pow2(e), bound = amax_x * amax_y * (double)hd;
-    const double limit = r->t == SND_F64 ? 0x1p600 : 0x1p100;
-    double most = bound > 0 && isfinite(bound) && limit / bound < limit ? limit / bound : limit;
-    *lost = fabs(f) > most ? fabs(f) / most : 1;
-    return f / *lost;
+// How many times too large f is for scores of operands up to amax_x, amax_y to stay within the type.
+static double excess(snd_dtype t, double f, double amax_x, double amax_y, int64_t hd) {
+    const double bound = amax_x * amax_y * (double)hd, limit = t == SND_F64 ? 0x1p500 : 0x1p90;
+    const double most = bound > 1 && isfinite(bound) ? limit / bound : limit;
+    return fabs(f) > most ? fabs(f) / most : 1;
 }
 
 typedef struct exponents {
     int64_t q, k, v, qr, r;
-    double lost;
+    double lost; // factor by which scores are too small, as the type does not hold them
 } exponents;
 
-// q is the input number of the queries (1 in backward). Numbers that are not finite: queries one by one, see the kernel.
+// q is the input number of the queries (1 in backward).
 static snd_kattn operands(const snd_oprun *r, int q, const void *bias, exponents *e) {
     const snd_attr *a = &r->n->attr;
     const snd_shape sq = snd_in_shape(r, q + Q), sk = snd_in_shape(r, q + K);
@@ -203,30 +201,31 @@ static snd_kattn operands(const snd_oprun *r, int q, const void *bias, exponents
                    .q = snd_in(r, q + Q)->p,
                    .k = snd_in(r, q + K)->p,
                    .v = snd_in(r, q + V)->p,
-                   .bias = bias,
-                   .lanes = SND_ATTN_Q};
+                   .bias = bias};
     s.fq = tame(r, q + Q, &e->q);
     s.fk = tame(r, q + K, &e->k);
     s.fv = tame(r, q + V, &e->v);
-    s.scale = score_factor(r, e->q + e->k, snd_in_amax(r, q + Q) * s.fq, snd_in_amax(r, q + K) * s.fk, s.hd, &e->lost);
+    s.scale = a->f[F_SCALE] * snd_pow2(e->q + e->k);
+    e->lost = excess(r->t, s.scale, snd_in_amax(r, q + Q) * s.fq, snd_in_amax(r, q + K) * s.fk, s.hd);
     if (xl) {
-        double lost;
         s.qr = snd_in(r, q + QR)->p;
         s.r = snd_in(r, q + R)->p;
         s.fqr = tame(r, q + QR, &e->qr);
         s.fr = tame(r, q + R, &e->r);
-        s.scale_r =
-            score_factor(r, e->qr + e->r, snd_in_amax(r, q + QR) * s.fqr, snd_in_amax(r, q + R) * s.fr, s.hd, &lost);
-        if (lost > e->lost) e->lost = lost;
+        s.scale_r = a->f[F_SCALE] * snd_pow2(e->qr + e->r);
+        const double lost = excess(r->t, s.scale_r, snd_in_amax(r, q + QR) * s.fqr, snd_in_amax(r, q + R) * s.fr, s.hd);
+        e->lost = lost > e->lost ? lost : e->lost;
     }
+    s.scale /= e->lost;
+    s.scale_r /= e->lost;
     for (int k = 0; k < r->n->n_in; k++) {
         const bool counts = r->n->in[k] && snd_g_value(r->g, r->n->in[k])->dtype == r->t;
-        if (counts && !isfinite(snd_in_amax(r, k))) s.lanes = 1;
+        if (counts && !isfinite(snd_in_amax(r, k))) s.careful = true;
     }
     return s;
 }
 
-// Shape only, for scratch: enough for any number of lanes.
+// What scratch depends on.
 static snd_kattn shape_of(const snd_graph *g, const snd_attr *a, const snd_id *in) {
     const snd_shape q = snd_shape_of(g, in[Q]), k = snd_shape_of(g, in[K]);
     static const char there = 0; // a pointer that is not NULL
@@ -238,8 +237,7 @@ static snd_kattn shape_of(const snd_graph *g, const snd_attr *a, const snd_id *i
                        .hd = q.dim[2] / a->i[I_HEADS],
                        .softcap = a->f[F_SOFTCAP],
                        .r = in[R] ? &there : NULL,
-                       .bias = biased(a) ? &there : NULL,
-                       .lanes = 1};
+                       .bias = biased(a) ? &there : NULL};
 }
 
 // ---- forward --------------------------------------------------------------------------------------------------------
@@ -337,6 +335,8 @@ static const snd_op_case cases[] = {
     CASE("xl encoder with memory, window", 1, 6, 8, 2, 1, 3, false, 3, 2, XL, 0, 0.6, 0),
     CASE("several tiles, xl encoder", 1, 70, 70, 2, 2, 3, false, 0, 0, XL, 0, 0.7, 0),
     CASE("several tiles, xl", 2, 70, 100, 2, 2, 3, true, 0, 30, XL, 0, 0.7, 0),
+    CASE("whole strips", 1, 72, 72, 2, 1, 32, true, 0, 0, PLAIN, 0, 0.2, 0),
+    CASE("many heads", 5, 3, 3, 16, 16, 2, true, 0, 0, XL, 0, 0.7, 0),
     CASE("wide heads", 1, 5, 5, 2, 2, 37, true, 0, 0, PLAIN, 0, 0.2, 0),
 };
 #undef CASE
@@ -405,7 +405,7 @@ static void sum_buckets(const snd_oprun *r, const room *m, double *dbias, void *
         double *d = dbias + h * m->distances;
         for (int64_t row = 0; row < m->buckets; row++) {
             double sum = 0;
-            for (int64_t x = 0; x < m->Tq + m->Tk - 1; x++) {
+            for (int64_t x = 0; x < m->distances; x++) {
                 if (bucket(a, m->buckets, first + x) == row) sum += d[x];
             }
             snd_store(r->t, dtable, row * heads + h, sum);

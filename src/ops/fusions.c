@@ -74,6 +74,18 @@ static void table_stat_merge(const snd_graph *g, const snd_node *first, const sn
     map_stat_merge(g, first, second, port, fused);
 }
 
+// Output 0 is dW where it is wanted; dx, when there is one, stays.
+static bool loss_stat_fits(const snd_graph *g, const snd_node *first, const snd_node *second, int port) {
+    return first->attr.i[0] & 1 && map_stat_fits(g, first, second, port);
+}
+
+static void loss_stat_merge(const snd_graph *g, const snd_node *first, const snd_node *second, int port,
+                            snd_node *fused) {
+    map_stat_merge(g, first, second, port, fused);
+    fused->out[1] = first->out[1];
+    fused->n_out = first->n_out;
+}
+
 static const snd_fusion rows[] = {
 #define SND_FUSION_ROW(row, a, b, ab, stays)                                                                           \
     {.name = #row,                                                                                                     \

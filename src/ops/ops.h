@@ -106,6 +106,11 @@ enum { SND_AS_ENTROPY, SND_AS_MAXLOGIT, SND_AS_SHARE, SND_AS_COUNT };
 /// softcap and bias; mean of entropy / log(keys the row reads) over rows that read more than one. NaN stays NaN.
 snd_id snd_g_attention_stats(snd_graph *g, const snd_attn *a, snd_id q, snd_id k, snd_id v, snd_id table, snd_id qr,
                              snd_id r);
+/// A value of so many elements (2^26) that it had better not exist.
+bool snd_g_many(const snd_graph *g, snd_id v);
+/// The same loss without its logits when these are so many and a linear map's (or a multiple of one): W is read and the
+/// classes are worked through in pieces. Else `loss` itself.
+snd_id snd_g_loss_in_pieces(snd_graph *g, snd_id loss);
 
 // ---- statistics: an f64 vector per value ----------------------------------------------------------------------------
 // True figures from the stored ones s and e = s[SND_ST_EXP]: mean, absmax, absmin times 2^e; q, var, bvar times 2^2e;

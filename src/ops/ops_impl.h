@@ -63,10 +63,20 @@ typedef const void *snd_piece_fn(const snd_oprun *r, int64_t first, int64_t n, v
 /// Basic moments (snd_k_moments) of [rows, cols], piece by piece; the others are NaN.
 void snd_moments_of_pieces(const snd_oprun *r, int64_t rows, int64_t cols, snd_piece_fn *piece, void *tmp,
                            snd_kmoments *out);
+/// Adds those of rows first .. first+rows-1 to what the rows before them gave (zeroed at first).
+void snd_moments_add(const snd_oprun *r, int64_t rows, int64_t cols, const void *x, int64_t first, snd_kmoments *all);
 /// Writes basic moments as output 0, a statistics vector (snd_g_stat), of a value [rows, cols] with exponent e. No variance
 /// within rows: where it is small beside q it would take a second pass.
 void snd_stat_put(const snd_oprun *r, int64_t rows, int64_t cols, const snd_kmoments *m, int64_t e);
 /// Both, with the node's scratch.
 void snd_stat_of_pieces(const snd_oprun *r, int64_t rows, int64_t cols, snd_piece_fn *piece, int64_t e);
+
+// ---- targets ----
+enum { SND_IGNORED = -100 };
+/// 2^e, no more than keeps factor times buffer within the type; a softmax is one-hot long before.
+double snd_logit_factor(snd_dtype t, int32_t e);
+/// A class that does not exist must not reach a kernel. Whoever feeds targets checks them and says which; here they only
+/// make the result NaN.
+bool snd_targets_exist(const int64_t *target, int64_t R, int64_t V);
 
 #endif

@@ -33,7 +33,7 @@ bool snd_is_huge(snd_shape s) {
 }
 
 // The rows of the piece stand after all rows added so far; `first` is the flat index of its first element.
-static void add_moments(snd_kmoments *all, const snd_kmoments *piece, int64_t first) {
+static void join(snd_kmoments *all, const snd_kmoments *piece, int64_t first) {
     all->sum += piece->sum;
     all->sumsq += piece->sumsq;
     all->sum4 += piece->sum4;
@@ -46,14 +46,18 @@ static void add_moments(snd_kmoments *all, const snd_kmoments *piece, int64_t fi
     all->nonfinite += piece->nonfinite;
 }
 
+void snd_moments_add(const snd_oprun *r, int64_t rows, int64_t cols, const void *x, int64_t first, snd_kmoments *all) {
+    snd_kmoments m;
+    snd_k_moments(r->threads, r->t, rows, cols, x, SND_KM_BASIC, &m);
+    join(all, &m, first * cols);
+}
+
 void snd_moments_of_pieces(const snd_oprun *r, int64_t rows, int64_t cols, snd_piece_fn *piece, void *tmp,
                            snd_kmoments *out) {
     const int64_t step = snd_piece_rows(r->t, rows, cols);
     *out = (snd_kmoments){.bvar = NAN, .cos = NAN, .pearson = NAN};
     for (int64_t i = 0; i < rows; i += step) {
         const int64_t n = rows - i < step ? rows - i : step;
-        snd_kmoments m;
-        snd_k_moments(r->threads, r->t, n, cols, piece(r, i, n, tmp), SND_KM_BASIC, &m);
-        add_moments(out, &m, i * cols);
+        snd_moments_add(r, n, cols, piece(r, i, n, tmp), i, out);
     }
 }

@@ -7,10 +7,7 @@
 #include <assert.h>
 #include <math.h>
 
-enum { IGNORED = -100 };
-
-// 2^e, no more than keeps factor times buffer within the type; a softmax is one-hot long before.
-static double factor(snd_dtype t, int32_t e) {
+double snd_logit_factor(snd_dtype t, int32_t e) {
     const int most = t == SND_F64 ? 600 : 78;
     return snd_pow2(e > most ? most : e);
 }
@@ -20,7 +17,7 @@ static double factor(snd_dtype t, int32_t e) {
 static void softmax_run(snd_run *r) {
     int64_t R, D;
     snd_rows(snd_in_shape(r, 0), &R, &D);
-    snd_k_softmax(r->threads, r->t, R, D, factor(r->t, snd_in(r, 0)->e), snd_in(r, 0)->p, snd_out(r, 0)->p);
+    snd_k_softmax(r->threads, r->t, R, D, snd_logit_factor(r->t, snd_in(r, 0)->e), snd_in(r, 0)->p, snd_out(r, 0)->p);
     snd_out_done(r, 0, 0, -1);
 }
 
@@ -170,12 +167,9 @@ static sonde_status xent_shape(const snd_graph *g, snd_node *n, snd_shape *out, 
     return SONDE_OK;
 }
 
-// A class that does not exist must not reach the kernel. Whoever feeds targets checks them and says which; here they
-// only make the result NaN.
-static bool targets_exist(const snd_run *r, int k, int64_t R, int64_t V) {
-    const int64_t *t = snd_in(r, k)->p;
+bool snd_targets_exist(const int64_t *t, int64_t R, int64_t V) {
     for (int64_t i = 0; i < R; i++) {
-        if (t[i] != IGNORED && (t[i] < 0 || t[i] >= V)) return false;
+        if (t[i] != SND_IGNORED && (t[i] < 0 || t[i] >= V)) return false;
     }
     return true;
 }
@@ -183,13 +177,13 @@ static bool targets_exist(const snd_run *r, int k, int64_t R, int64_t V) {
 static void xent_run(snd_run *r) {
     int64_t R, V, used = 0;
     snd_rows(snd_in_shape(r, 0), &R, &V);
-    if (!targets_exist(r, 1, R, V)) {
+    if (!snd_targets_exist(snd_in(r, 1)->p, R, V)) {
         const double nan = NAN;
         snd_out_store(r, 0, &nan, 1);
         return;
     }
-    const double loss = snd_k_xent_fwd(r->threads, r->t, R, V, factor(r->t, snd_in(r, 0)->e), snd_in(r, 0)->p,
-                                       snd_in(r, 1)->p, IGNORED, snd_out(r, 1)->p, &used);
+    const double loss = snd_k_xent_fwd(r->threads, r->t, R, V, snd_logit_factor(r->t, snd_in(r, 0)->e), snd_in(r, 0)->p,
+                                       snd_in(r, 1)->p, SND_IGNORED, snd_out(r, 1)->p, &used);
     *(double *)snd_out(r, 2)->p = (double)used;
     snd_out_store(r, 0, &loss, 1);
 }
@@ -211,13 +205,13 @@ static void xent_bwd_run(snd_run *r) {
     int64_t R, V;
     snd_rows(snd_in_shape(r, 1), &R, &V);
     const snd_rv *d = snd_in(r, 0), *x = snd_in(r, 1);
-    const double s = factor(r->t, x->e);
-    if (!targets_exist(r, 2, R, V)) {
+    const double s = snd_logit_factor(r->t, x->e);
+    if (!snd_targets_exist(snd_in(r, 2)->p, R, V)) {
         snd_k_fill_const(r->threads, r->t, R * V, NAN, snd_out(r, 0)->p);
         snd_out_done(r, 0, 0, NAN);
         return;
     }
-    snd_k_xent_bwd(r->threads, r->t, R, V, s, x->p, snd_in(r, 2)->p, IGNORED, snd_in(r, 3)->p,
+    snd_k_xent_bwd(r->threads, r->t, R, V, s, x->p, snd_in(r, 2)->p, SND_IGNORED, snd_in(r, 3)->p,
                    (int64_t) * (const double *)snd_in(r, 4)->p, snd_load(r->t, d->p, 0) / s, snd_out(r, 0)->p);
     snd_out_done(r, 0, d->e, -1);
 }
