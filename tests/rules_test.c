@@ -146,6 +146,26 @@ static void test_vanishing_stream(void **state) {
     end(&t);
 }
 
+// Under norms the size of the stream that enters is nobody's business but the input gradient's.
+static void test_gradient_of_a_small_input(void **state) {
+    (void)state;
+    stage t = begin("pre", KEYS("layers=8"));
+    ramp(&t, "gq", true, 0.8, -0.1);
+    put(&t, "in.x", -1, "gq", true, 6);
+    ramp(&t, "q", true, 0.5, 0.1);
+    put(&t, "in.x", -1, "q", true, -4);
+    run(&t, 64);
+    assert_non_null(strstr(need(&t, "gradient-ratio", SND_LEVEL_WARN, "layers.0.x")->remedy, "larger input stream"));
+    end(&t);
+    t = begin("pre", KEYS("layers=40")); // grows all the way: the wiring's affair, but it has its norms already
+    ramp(&t, "gq", true, 8, -0.2);
+    ramp(&t, "q", true, 0, 0.2);
+    run(&t, 64);
+    const char *remedy = need(&t, "gradient-ratio", SND_LEVEL_WARN, "layers.0.x")->remedy;
+    assert_true(strstr(remedy, "wiring=lns") && !strstr(remedy, "wiring=pre"));
+    end(&t);
+}
+
 static void test_gradient(void **state) {
     (void)state;
     stage t = begin("residual", KEYS("layers=32"));
@@ -474,12 +494,23 @@ static void test_table(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ok),        cmocka_unit_test(test_stream),    cmocka_unit_test(test_vanishing_stream),
-        cmocka_unit_test(test_gradient),  cmocka_unit_test(test_collapse),  cmocka_unit_test(test_sites),
-        cmocka_unit_test(test_start),     cmocka_unit_test(test_recipe),    cmocka_unit_test(test_measured_init),
-        cmocka_unit_test(test_identical), cmocka_unit_test(test_nonfinite), cmocka_unit_test(test_sweep),
-        cmocka_unit_test(test_measured),  cmocka_unit_test(test_table),     cmocka_unit_test(test_theory_lost),
-        cmocka_unit_test(test_idle),      cmocka_unit_test(test_alias)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ok),
+                                       cmocka_unit_test(test_stream),
+                                       cmocka_unit_test(test_vanishing_stream),
+                                       cmocka_unit_test(test_gradient),
+                                       cmocka_unit_test(test_gradient_of_a_small_input),
+                                       cmocka_unit_test(test_collapse),
+                                       cmocka_unit_test(test_sites),
+                                       cmocka_unit_test(test_start),
+                                       cmocka_unit_test(test_recipe),
+                                       cmocka_unit_test(test_measured_init),
+                                       cmocka_unit_test(test_identical),
+                                       cmocka_unit_test(test_nonfinite),
+                                       cmocka_unit_test(test_sweep),
+                                       cmocka_unit_test(test_measured),
+                                       cmocka_unit_test(test_table),
+                                       cmocka_unit_test(test_theory_lost),
+                                       cmocka_unit_test(test_idle),
+                                       cmocka_unit_test(test_alias)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,8 +5,12 @@
 #include <math.h>
 #include <string.h>
 
-static const char *const calmer =
-    "a norm before each branch (wiring=pre), or the branch times 1/sqrt(L) (wiring=scaled-by-depth)";
+// What slows growth; a net whose branches read norms already is not told to have them.
+static const char *calmer(const snd_judge *j) {
+    return j->d->all_normed
+               ? "the branch times 1/sqrt(l) (wiring=lns) or 1/sqrt(L), or output maps that start smaller"
+               : "a norm before each branch (wiring=pre), or the branch times 1/sqrt(L) (wiring=scaled-by-depth)";
+}
 
 // ---- leaving a type -------------------------------------------------------------------------------------------------------------
 
@@ -72,7 +76,7 @@ void snd_rule_stream_f32(snd_judge *j) {
     const snd_rvalue *top, *at = first_over(j, j->row->threshold, &f, &exact, &top, &most);
     if (!at) return;
     snd_judge_say(j, SND_LEVEL_ERROR, at->name, f.v, true,
-                  why_over(&f, exact, j->row->threshold, "f32 or bf16", top, most, why), calmer);
+                  why_over(&f, exact, j->row->threshold, "f32 or bf16", top, most, why), calmer(j));
 }
 
 // Over the limit: warn. Within three bits of it: info, with the headroom.
@@ -209,8 +213,24 @@ static step steepest(const double *g, int last_layer, double sign) {
     return s;
 }
 
+// A first layer that adds a hundred times what came in, and reads it through a norm, leaves the input's gradient that
+// much larger: the input starts too small, the layers are fine.
+static bool dwarfs_input(const snd_judge *j, const step *s) {
+    snd_found in, first;
+    return j->d->all_normed && s->first == 0 && s->last <= 1 && snd_judge_named(j, "in.x", "q", &in) &&
+           snd_judge_named(j, "layers.0.x", "q", &first) && first.v - in.v > 2;
+}
+
+static const char *larger_input(const snd_judge *j) {
+    return j->d->tokens > 1
+               ? "a larger start of the embedding (embed_scale, or embed = normal(s) in init): the stream that "
+                 "enters is far smaller than what the first layer adds; the layers after it are not at fault"
+               : "a larger input stream (stem = normal(s) in init): what enters is far smaller than what the "
+                 "first layer adds; the layers after it are not at fault";
+}
+
 void snd_rule_gradient(snd_judge *j) {
-    char last[64], why[500], a[40], b[40];
+    char last[64], why[500], advice[200], a[40], b[40];
     const int top = (int)j->run->depth - 1;
     snd_found in, out;
     snprintf(last, sizeof last, "layers.%d.x", top);
@@ -230,9 +250,8 @@ void snd_rule_gradient(snd_judge *j) {
                                         "higher learning rate does not reach the first layers alone"
                                       : "a residual connection (wiring=residual, pre): a higher learning rate does not "
                                         "reach the first layers alone";
-    const char *remedy = grows ? "a norm before each branch (wiring=pre), or branches times 1/sqrt(L) "
-                                 "(wiring=scaled-by-depth); clipping hides this but does not cure it"
-                               : cure;
+    snprintf(advice, sizeof advice, "%s; clipping hides this but does not cure it", calmer(j));
+    const char *remedy = !grows ? cure : dwarfs_input(j, &s) ? larger_input(j) : advice;
     char where[64];
     snprintf(where, sizeof where, "layers.%d.x", s.first >= 0 ? s.first : top);
     if (!grows) j->threshold = -j->threshold; // the table holds decades both ways
@@ -248,7 +267,7 @@ void snd_rule_gradient_f32(snd_judge *j) {
         char why[400], a[40];
         snprintf(why, sizeof why, "%s RMS of the gradient is %s, more than f32 or bf16 can hold",
                  snd_judge_word(f.measured), snd_judge_text(a, f.v / 2));
-        snd_judge_say(j, SND_LEVEL_ERROR, v->name, f.v / 2, true, why, calmer);
+        snd_judge_say(j, SND_LEVEL_ERROR, v->name, f.v / 2, true, why, calmer(j));
         return;
     }
 }
