@@ -64,7 +64,7 @@ static const char *reason(snd_arena *a, const char *rule, const char *text, cons
     const snd_spec *s = spec_of(a, text, keys, n);
     snd_record *r = snd_record_create(a, SND_REC_PREDICT);
     CHECK_OK(snd_lab_predict(r, s, "t", &(snd_measure_opts){.bands = SND_BANDS_NONE, .threads = 1}));
-    CHECK_OK(snd_lab_judge(r, s, 0, 0));
+    CHECK_OK(snd_lab_judge(r, s, 0, &(snd_measure_opts){0}));
     for (int i = 0; i < r->n_verdicts; i++)
         if (!strcmp(r->verdicts[i]->rule, rule)) return r->verdicts[i]->why;
     return NULL;

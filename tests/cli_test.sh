@@ -280,7 +280,21 @@ try 3 run $bad/base.yaml --input $bad/input-token-range.safetensors --output o.s
 try 3 run $bad/base.yaml --input $bad/input-too-long.safetensors --output o.safetensors; err "input-too-long.safetensors: tokens"
 try 3 run $bad/base.yaml --input $bad/input-empty.safetensors --output o.safetensors; err "unrelated"
 try 0 run $tf/spec.yaml --weights $tf/weights.safetensors --input $tf/input.safetensors --output o.safetensors --backward --taps grad.logits
-try 2 measure pre heads=4 layers=2; err "family transformer"
+
+# Transformers: drawn tokens, a text, token numbers; what they have no use for
+gpt="pre heads=2 width=32 layers=2 vocab=256 position=rope --batch 2 --tokens 8 --seeds 1"
+printf 'a text of some thirty characters' >text
+try 0 measure $gpt --full; out "tokcos"; out "entropy"; out "gdev"; out "layers.1.A.out"
+try 0 measure $gpt --data text --loss; out "2 x 8 tokens of text"
+try 0 measure $gpt --loss --last-token --depths 1,2
+try 0 measure heads=2 --wirings pre,post width=32 layers=1 --batch 2 --tokens 8 --seeds 1; out "post"
+try 3 measure $gpt --data missing; err "missing"
+try 2 measure $gpt --data text --tokens 40 --loss; err "text: has 32 tokens; a sequence needs 41"
+try 2 measure $gpt --data text vocab=100; err "the vocabulary has 0 to 99"
+try 2 measure $gpt --data text --labels text; err "--labels is for rows of the mlp family"
+try 2 measure $gpt --last-token; err "--last-token needs --loss"
+try 2 measure $gpt --cos 0.5; err "--cos is for the mlp family"
+try 2 measure pre heads=2 layers=1 --data text; err "give vocab=NUMBER"
 
 echo "cli_test: $n runs, $fails failures"
 [ $fails = 0 ]

@@ -198,6 +198,95 @@ static void cosines_of_corresponding_rows(void **state) {
     }
 }
 
+// Mean over groups of `n` rows, `step` rows apart between groups and `ld` within, of pair_mean.
+static double group_mean(const arr *x, int64_t groups, int64_t step, int64_t n, int64_t ld, int64_t D, bool centred) {
+    long double total = 0;
+    for (int64_t g = 0; g < groups; g++) {
+        arr rows = arr_make(x->t, n * D, 0);
+        for (int64_t i = 0; i < n * D; i++) put(&rows, i, at(x, (g * step + i / D * ld) * D + i % D));
+        total += pair_mean(&rows, n, D, centred);
+        arr_free(&rows);
+    }
+    return (double)(total / (long double)groups);
+}
+
+// Mean square of the token means, and of what differs from them.
+static void split(const arr *x, int64_t B, int64_t T, int64_t D, double *mean_sq, double *dev_sq) {
+    long double m2 = 0, d2 = 0;
+    for (int64_t b = 0; b < B; b++)
+        for (int64_t j = 0; j < D; j++) {
+            long double m = 0;
+            for (int64_t t = 0; t < T; t++) m += at(x, (b * T + t) * D + j) / (long double)T;
+            m2 += m * m;
+            for (int64_t t = 0; t < T; t++) d2 += (at(x, (b * T + t) * D + j) - m) * (at(x, (b * T + t) * D + j) - m);
+        }
+    *mean_sq = (double)(m2 / (long double)(B * D));
+    *dev_sq = (double)(d2 / (long double)(B * T * D));
+}
+
+static void tokens_match_their_definitions(void **state) {
+    (void)state;
+    static const int64_t shapes[][3] = {{1, 1, 5}, {1, 7, 33}, {4, 1, 20}, {4, 5, 2}, {3, 9, 70}, {6, 4, 130}};
+    EACH_ISA(isa) EACH_TYPE(t) for (int c = 0; c < 6; c++) for (int offset = 0; offset < 2; offset++) {
+        const int64_t B = shapes[c][0], T = shapes[c][1], D = shapes[c][2];
+        arr x = arr_draw(t, B * T * D, 1, "tokens", 1);
+        // nearly equal tokens: what differs between them must not drown in what they share
+        for (int64_t i = 0; offset && i < B * T * D; i++) put(&x, i, at(&x, i) + 1e3 * (double)(1 + i / (T * D)));
+        snd_ktokens k;
+        snd_k_tokens(1, t, B, T, D, x.p, SND_KT_COS | SND_KT_TOKCOS | SND_KT_SPLIT, &k);
+        if (B < 2)
+            assert_true(isnan(k.cos) && isnan(k.pearson));
+        else {
+            CHECK_CLOSE(k.cos, group_mean(&x, T, 1, B, T, D, false), 1e-14);
+            CHECK_CLOSE(k.pearson, group_mean(&x, T, 1, B, T, D, true), 1e-9);
+        }
+        if (T < 2)
+            assert_true(isnan(k.tokcos));
+        else
+            CHECK_CLOSE(k.tokcos, group_mean(&x, B, T, T, 1, D, false), 1e-14);
+        double mean_sq, dev_sq;
+        split(&x, B, T, D, &mean_sq, &dev_sq);
+        CHECK_REL(k.mean_sq, mean_sq, 1e-12);
+        CHECK_REL(k.dev_sq + 1e-300, dev_sq + 1e-300, 1e-9);
+        snd_k_tokens(1, t, B, T, D, x.p, SND_KT_SPLIT, &k);
+        assert_true(isnan(k.cos) && isnan(k.tokcos));
+        CHECK_REL(k.mean_sq, mean_sq, 1e-12);
+        arr_free(&x);
+    }
+}
+
+// Groups of every size, larger than what one task takes among them; a row that is lost or zero.
+static void tokens_of_any_shape_and_thread(void **state) {
+    (void)state;
+    static const int64_t shapes[][3] = {{4, 64, 48}, {1, 600, 300}, {70, 3, 100}, {2, 2100, 70}};
+    EACH_TYPE(t)
+    for (int c = 0; c < 4; c++) {
+        const int64_t B = shapes[c][0], T = shapes[c][1], D = shapes[c][2];
+        const int all = SND_KT_COS | SND_KT_TOKCOS | SND_KT_SPLIT;
+        arr x = arr_make(t, B * T * D, 0);
+        snd_k_fill_normal(2, t, snd_key_make(1, "tokens"), 0, B * T * D, 1, x.p);
+        snd_ktokens one, k;
+        snd_k_limit_isa(SND_ISA_BASE);
+        snd_k_tokens(1, t, B, T, D, x.p, all, &one);
+        EACH_ISA(isa)
+        for (int th = 1; th <= 3; th++) {
+            memset(&k, 0, sizeof k);
+            snd_k_tokens(th, t, B, T, D, x.p, all, &k);
+            CHECK_SAME(k.tokcos, one.tokcos);
+            CHECK_SAME(k.mean_sq, one.mean_sq);
+            CHECK_SAME(k.dev_sq, one.dev_sq);
+            if (B > 1) CHECK_SAME(k.cos, one.cos);
+        }
+        for (int64_t j = 0; j < D; j++) put(&x, (T + 1) % (B * T) * D + j, 0);
+        snd_k_tokens(2, t, B, T, D, x.p, all, &k);
+        assert_true(isnan(k.tokcos) && (B == 1 || isnan(k.cos)) && isfinite(k.dev_sq));
+        put(&x, 0, NAN);
+        snd_k_tokens(2, t, B, T, D, x.p, all, &k);
+        assert_true(isnan(k.tokcos) && isnan(k.mean_sq) && isnan(k.dev_sq));
+        arr_free(&x);
+    }
+}
+
 static double rank_of(snd_dtype t, int64_t R, int64_t D, const arr *x) {
     double *scratch = snd_malloc((size_t)(R * D + R * R + 4 * R) * sizeof *scratch);
     const double r = snd_k_effective_rank(2, t, R, D, x->p, scratch);
@@ -265,6 +354,8 @@ int main(void) {
         cmocka_unit_test_teardown(hostile_values, reset_hooks),
         cmocka_unit_test_teardown(threads_and_isas_agree_bitwise, reset_hooks),
         cmocka_unit_test_teardown(cosines_of_corresponding_rows, reset_hooks),
+        cmocka_unit_test_teardown(tokens_match_their_definitions, reset_hooks),
+        cmocka_unit_test_teardown(tokens_of_any_shape_and_thread, reset_hooks),
         cmocka_unit_test(effective_ranks),
         cmocka_unit_test_teardown(underflow_shares, reset_hooks),
     };

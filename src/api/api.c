@@ -83,7 +83,7 @@ static sonde_status lab(const sonde_spec *s, const sonde_lab_opts *o, bool measu
     const char *label = spec->wiring_key ? spec->wiring_key : spec->title ? spec->title : "formula";
     SND_TRY(new_record(measure ? SND_REC_MEASURE : SND_REC_PREDICT, &r));
     sonde_status status = measure ? snd_lab_measure(r->rec, spec, label, &m) : snd_lab_predict(r->rec, spec, label, &m);
-    if (status == SONDE_OK) status = snd_lab_judge(r->rec, spec, 0, m.rows);
+    if (status == SONDE_OK) status = snd_lab_judge(r->rec, spec, 0, &m);
     if (status == SONDE_OK)
         *out = r;
     else

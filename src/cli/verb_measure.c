@@ -34,12 +34,13 @@ static sonde_status read_metrics(snd_cli *c, snd_measure_opts *o) {
     return SONDE_OK;
 }
 
+static const char *const of_data[] = {"labels", "standardize"};
+
 // Options that would be ignored silently: most puzzling results are one such word.
 static sonde_status refuse_idle_options(const snd_cli *c) {
-    static const char *const of_specs[] = {"wirings", "depths", "seeds",       "batch",       "tokens",
-                                           "cos",     "bands",  "loss",        "input-scale", "no-params",
-                                           "data",    "labels", "standardize", "metrics"};
-    static const char *const of_data[] = {"labels", "standardize"};
+    static const char *const of_specs[] = {"wirings",   "depths", "seeds",  "batch",       "tokens",
+                                           "cos",       "bands",  "loss",   "last-token",  "input-scale",
+                                           "no-params", "data",   "labels", "standardize", "metrics"};
     if (snd_opt_given(c, "panel")) {
         SND_FAIL_IF(c->spec_word, SONDE_EUSAGE, "--panel brings its own specs; '%s' would be ignored", c->spec_word);
         for (size_t i = 0; i < sizeof of_specs / sizeof *of_specs; i++)
@@ -54,12 +55,39 @@ static sonde_status refuse_idle_options(const snd_cli *c) {
     return SONDE_OK;
 }
 
-static sonde_status read_options(snd_cli *c, bar *b, snd_measure_opts *o, snd_dataset **data) {
+// What --data opened.
+typedef struct source {
+    snd_dataset *rows;
+    snd_corpus *tokens;
+} source;
+
+static void close_source(source *s) {
+    snd_dataset_close(s->rows);
+    snd_corpus_close(s->tokens);
+}
+
+// Rows of numbers, or tokens of a Transformer's vocabulary. spec NULL: the first of --wirings tells.
+static sonde_status open_source(snd_cli *c, const snd_spec *spec, const char *what, source *src) {
+    const bool sequences = spec && spec->family == SND_FAM_TRANSFORMER;
+    SND_FAIL_IF(sequences && spec->vocab < 1, SONDE_EUSAGE,
+                "--data: tokens need a vocabulary; give vocab=NUMBER (256 for the bytes of a text)");
+    for (int i = 0; i < 2 && sequences; i++)
+        SND_FAIL_IF(snd_opt_given(c, of_data[i]), SONDE_EUSAGE, "--%s is for rows of the mlp family; tokens have none",
+                    of_data[i]);
+    const sonde_status s =
+        sequences ? snd_corpus_open(what, &src->tokens)
+                  : snd_dataset_open(what, snd_opt_str(c, "labels", NULL), snd_opt_flag(c, "standardize"), &src->rows);
+    c->file_at_fault = s != SONDE_OK;
+    return s;
+}
+
+static sonde_status read_options(snd_cli *c, const snd_spec *spec, bar *b, snd_measure_opts *o, source *src) {
     *o = (snd_measure_opts){.rows = snd_opt_int(c, "batch", 0),
                             .tokens = snd_opt_int(c, "tokens", 0),
                             .cos = snd_opt_num(c, "cos", 0),
                             .scale = snd_opt_num(c, "input-scale", 1),
                             .loss = snd_opt_flag(c, "loss"),
+                            .last_token = snd_opt_flag(c, "last-token"),
                             .seed = (uint64_t)snd_opt_int(c, "seed", 0),
                             .seeds = (int)snd_opt_int(c, "seeds", 0),
                             .stop = c->stop,
@@ -83,10 +111,10 @@ static sonde_status read_options(snd_cli *c, bar *b, snd_measure_opts *o, snd_da
     o->no_params = snd_opt_flag(c, "no-params");
     const char *what = snd_opt_str(c, "data", NULL);
     if (!what) return SONDE_OK;
-    const sonde_status s = snd_dataset_open(what, snd_opt_str(c, "labels", NULL), snd_opt_flag(c, "standardize"), data);
-    c->file_at_fault = s != SONDE_OK;
-    o->data = *data;
-    return s;
+    SND_TRY(open_source(c, spec, what, src));
+    o->data = src->rows;
+    o->corpus = src->tokens;
+    return SONDE_OK;
 }
 
 static sonde_status one(snd_record *r, const snd_spec *spec, const char *label, const snd_measure_opts *o,
@@ -94,7 +122,7 @@ static sonde_status one(snd_record *r, const snd_spec *spec, const char *label, 
     const int first = r->n_runs;
     const sonde_status s = measure ? snd_lab_measure(r, spec, label, o) : snd_lab_predict(r, spec, label, o);
     if (s != SONDE_EINTERRUPTED) SND_TRY(s);
-    SND_TRY(snd_lab_judge(r, spec, first, o->rows));
+    SND_TRY(snd_lab_judge(r, spec, first, o));
     SND_FAIL_IF(s != SONDE_OK, s, "interrupted");
     return SONDE_OK;
 }
@@ -119,7 +147,6 @@ static sonde_status all(snd_cli *c, snd_record *r, const snd_measure_opts *o, bo
         note_idle_tokens(c, r, spec);
         return one(r, spec, label_of(spec), o, measure);
     }
-    if (!c->spec_word) c->spec_word = wirings[0];
     for (int i = 0; i < n; i++) {
         SND_TRY(snd_cli_load_wiring(c, wirings[i], &spec));
         if (i == 0) note_idle_tokens(c, r, spec);
@@ -148,21 +175,25 @@ static sonde_status panels(snd_cli *c, bar *b, const char *const *names, int n) 
 static sonde_status verb(snd_cli *c, bool measure) {
     bar b = {.c = c};
     snd_measure_opts o;
-    snd_dataset *data = NULL;
+    source src = {0};
     const char *const *names;
     SND_TRY(refuse_idle_options(c));
     const int n_panels = measure ? snd_opt_strs(c, "panel", &names) : 0;
     if (n_panels) return panels(c, &b, names, n_panels);
     snd_spec *spec = NULL; // loaded first: a file's measure: part gives options too
-    if (!snd_opt_given(c, "wirings") || c->spec_word) SND_TRY(snd_cli_load_spec(c, &spec));
+    const char *const *wirings;
+    if (snd_opt_strs(c, "wirings", &wirings) == 0 || c->spec_word)
+        SND_TRY(snd_cli_load_spec(c, &spec));
+    else
+        SND_TRY(snd_cli_load_wiring(c, c->spec_word = wirings[0], &spec));
     SND_TRY(snd_cli_check_out(c, spec));
-    sonde_status s = read_options(c, &b, &o, &data);
+    sonde_status s = read_options(c, spec, &b, &o, &src);
     snd_record *r = s == SONDE_OK ? snd_record_create(c->arena, measure ? SND_REC_MEASURE : SND_REC_PREDICT) : NULL;
     if (s == SONDE_OK && !r) s = SONDE_ENOMEM;
     if (s == SONDE_OK) s = all(c, r, &o, measure);
     const bool part = s == SONDE_EINTERRUPTED && r->n_runs > 0; // what is measured is shown and written all the same
     const sonde_status shown = s == SONDE_OK || part ? snd_cli_result(c, r) : SONDE_OK;
-    snd_dataset_close(data);
+    close_source(&src);
     return shown != SONDE_OK ? shown : s;
 }
 

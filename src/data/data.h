@@ -1,5 +1,5 @@
 // Front header of data/: rows for the input of a measurement, drawn or from a data set. Everything is a function of
-// (seed, name) alone. Later: text, tokenizers, batching.
+// (seed, name) alone. Later: tokenizers, batching.
 #ifndef SND_DATA_H
 #define SND_DATA_H
 
@@ -31,5 +31,23 @@ int64_t snd_dataset_classes(const snd_dataset *d); // largest label + 1; 0 witho
 /// errors  SONDE_ESHAPE: other features than the data's, more rows than it has; SONDE_ERANGE: c outside 0 to 1
 sonde_status snd_data_inputs(const snd_dataset *d, uint64_t seed, int64_t rows, int64_t features, double c, double *x,
                              int64_t *labels) SONDE_MUST_CHECK;
+
+// ---- tokens ---------------------------------------------------------------------------------------------------------------
+
+typedef struct snd_corpus snd_corpus; // a long row of token numbers
+
+/// A text, whose bytes are the numbers, or whole numbers from an npy or safetensors file, in the file's order. Caller
+/// closes.
+/// errors  SONDE_ETYPE: numbers that are not of an integer type
+sonde_status snd_corpus_open(const char *path, snd_corpus **out) SONDE_MUST_CHECK;
+void snd_corpus_close(snd_corpus *c); // NULL is fine
+const char *snd_corpus_name(const snd_corpus *c);
+int64_t snd_corpus_size(const snd_corpus *c);
+
+/// B sequences of n tokens each: pieces of the corpus at places that (seed, name) picks, or (c NULL) uniform on
+/// 0..vocab-1.
+/// errors  SONDE_ESHAPE: the corpus is shorter than n; SONDE_ERANGE: a token outside 0..vocab-1
+sonde_status snd_data_sequences(const snd_corpus *c, uint64_t seed, const char *name, int64_t B, int64_t n,
+                                int64_t vocab, int64_t *out) SONDE_MUST_CHECK;
 
 #endif

@@ -114,15 +114,34 @@ static bool looks_like_text(const uint8_t *bytes, size_t n) {
     return n > 0;
 }
 
+static bool is_npy(const uint8_t *bytes, size_t n) {
+    return n >= 6 && memcmp(bytes, "\x93NUMPY", 6) == 0;
+}
+
+static bool is_safetensors(const uint8_t *bytes, size_t n) {
+    return n >= 9 && bytes[8] == '{' && bytes[7] == 0;
+}
+
 sonde_status snd_data_parse(const char *name, const uint8_t *bytes, size_t n, const char *tensor, snd_array *out) {
     *out = (snd_array){0};
-    if (n >= 6 && memcmp(bytes, "\x93NUMPY", 6) == 0) return snd_npy_parse(name, bytes, n, out);
+    if (is_npy(bytes, n)) return snd_npy_parse(name, bytes, n, out);
     if (n >= 4 && bytes[0] == 0 && bytes[1] == 0) return snd_idx_parse(name, bytes, n, out);
     SND_FAIL_IF(n >= 4 && memcmp(bytes, "PK\3\4", 4) == 0, SONDE_EUNSUPPORTED,
                 "%s: a zip archive (npz?); save the array alone, as npy", name);
-    if (n >= 9 && bytes[8] == '{' && bytes[7] == 0) return load_safetensors(name, bytes, n, tensor, out);
+    if (is_safetensors(bytes, n)) return load_safetensors(name, bytes, n, tensor, out);
     if (looks_like_text(bytes, n)) return snd_csv_parse(name, bytes, n, out);
     SND_FAIL(SONDE_EINPUT, "%s: neither safetensors, idx, npy nor text with numbers", name);
+}
+
+// A text has no NUL where those two kinds do.
+static sonde_status parse_tokens(const char *name, const uint8_t *bytes, size_t n, const char *tensor, snd_array *out) {
+    *out = (snd_array){0};
+    if (is_npy(bytes, n) || is_safetensors(bytes, n)) return snd_data_parse(name, bytes, n, tensor, out);
+    SND_FAIL_IF(tensor, SONDE_ENAME, "%s: a text, which holds no tensor '%s'", name, tensor);
+    uint8_t *copy = snd_malloc(n + 1);
+    if (!copy) return SONDE_ENOMEM;
+    memcpy(copy, bytes, n);
+    return snd_array_make(out, name, SND_U8, SND_SHAPE((int64_t)n), copy);
 }
 
 // A quarter of the memory: the text, its numbers and what is made of them have to fit. A pipe may have no end, and a
@@ -132,7 +151,9 @@ static size_t most_data(void) {
     return all && all / 4 < most ? all / 4 : most;
 }
 
-sonde_status snd_data_load(const char *path, snd_array *out) {
+typedef sonde_status parser(const char *name, const uint8_t *bytes, size_t n, const char *tensor, snd_array *out);
+
+static sonde_status load(const char *path, parser *parse, snd_array *out) {
     *out = (snd_array){0};
     const char *hash = strrchr(path, '#');
     struct stat st;
@@ -146,11 +167,19 @@ sonde_status snd_data_load(const char *path, snd_array *out) {
     size_t n;
     sonde_status s = snd_read_unpacked(file, most_data(), &bytes, &n);
     if (s == SONDE_OK) {
-        s = snd_data_parse(file, bytes, n, hash ? hash + 1 : NULL, out);
+        s = parse(file, bytes, n, hash ? hash + 1 : NULL, out);
         snd_free(bytes);
     }
     snd_free(file);
     return s;
+}
+
+sonde_status snd_data_load(const char *path, snd_array *out) {
+    return load(path, snd_data_parse, out);
+}
+
+sonde_status snd_tokens_load(const char *path, snd_array *out) {
+    return load(path, parse_tokens, out);
 }
 
 const char *snd_fashion_mnist_dir(void) {

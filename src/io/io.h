@@ -52,7 +52,9 @@ sonde_status snd_csv_parse(const char *name, const uint8_t *bytes, size_t n, snd
 /// Recognises the kind by its contents (gzip is unpacked first) and reads it. A safetensors file must hold one tensor,
 /// or the path ends in "#name".
 sonde_status snd_data_load(const char *path, snd_array *out) SONDE_MUST_CHECK;
-/// The same on bytes, without gzip.
+/// A text as its bytes, u8 [bytes] (gzip is unpacked first); npy and safetensors, known by their contents, as above.
+sonde_status snd_tokens_load(const char *path, snd_array *out) SONDE_MUST_CHECK;
+/// snd_data_load on bytes, without gzip.
 sonde_status snd_data_parse(const char *name, const uint8_t *bytes, size_t n, const char *tensor,
                             snd_array *out) SONDE_MUST_CHECK;
 

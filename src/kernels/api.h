@@ -161,6 +161,14 @@ typedef struct snd_kmoments {
 enum { SND_KM_BASIC = 1, SND_KM_BVAR = 2, SND_KM_COS = 4, SND_KM_FOURTH = 8, SND_KM_ALL = 15 };
 /// Rows are examples. cos from |sum_i x_i/|x_i||^2 in O(RD).
 void snd_k_moments(int th, snd_dtype t, int64_t R, int64_t D, const void *x, int what, snd_kmoments *out);
+// Of x [B, T, D], examples of tokens; NaN what was not asked for.
+typedef struct snd_ktokens {
+    double cos, pearson;           // mean over pairs of the same position in different examples; NaN as above, B for R
+    double tokcos;                 // mean over pairs of different tokens of one example; NaN when T < 2 or a row is zero
+    double mean_sq, dev_sq;        // mean square of an example's mean over tokens, and of what differs from it
+} snd_ktokens;
+enum { SND_KT_COS = 1, SND_KT_TOKCOS = 2, SND_KT_SPLIT = 4 };
+void snd_k_tokens(int th, snd_dtype t, int64_t B, int64_t T, int64_t D, const void *x, int what, snd_ktokens *out);
 /// Mean over rows of the cosine of x_r and y_r (NaN where a row is zero), and of |x_r|/|y_r|.
 void snd_k_rowcos(int th, snd_dtype t, int64_t R, int64_t D, const void *x, const void *y, double *cos, double *ratio);
 /// Effective rank: exp of the entropy of the normalised eigenvalues of the centred rows' Gram matrix; rows are centred on

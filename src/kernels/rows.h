@@ -69,10 +69,10 @@ typedef snd_kt_fill_normal snd_kt_fill_trunc;
 typedef void snd_kt_fill_uniform(snd_key key, uint64_t first, int64_t n, double lo, double hi, void *out);
 typedef void snd_kt_fill_const(int64_t n, double a, void *out);
 typedef void snd_kt_moments(int64_t r0, int64_t r1, int64_t D, const void *x, snd_momsum *out);
-/// Sum over columns j0..j1-1 of the biased variance over rows.
-typedef double snd_kt_bvar(int64_t R, int64_t D, int64_t j0, int64_t j1, const void *x);
-/// Per row: mean, 1/|x| and 1/|x - mean| (0 where the norm is 0).
-typedef void snd_kt_row_norms(int64_t rows, int64_t D, const void *x, double *mean, double *inv, double *inv_dev);
+/// Sums over columns j0..j1-1 of the biased variance over rows and, in *mean_sq, of the squared mean over rows.
+typedef double snd_kt_bvar(int64_t R, int64_t D, int64_t j0, int64_t j1, const void *x, double *mean_sq);
+/// Per row (ld elements apart): mean, 1/|x| and 1/|x - mean| (0 where the norm is 0).
+typedef void snd_kt_row_norms(int64_t rows, int64_t D, int64_t ld, const void *x, double *mean, double *inv, double *inv_dev);
 /// u[j] += sum x*inv, v[j] += sum (x - mean)*inv_dev over rows, j < n <= SND_COLS.
 typedef void snd_kt_unit_cols(int64_t rows, int64_t n, int64_t ld, const void *x, const double *mean, const double *inv,
                               const double *inv_dev, double *u, double *v);

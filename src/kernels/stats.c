@@ -59,8 +59,10 @@ static snd_cut column_cut(int64_t D) {
 static void bvar_task(void *ctx, int64_t i) {
     stat_job *j = ctx;
     j->a[i] = 0;
-    for (int64_t c = snd_cut_begin(&j->cut, i); c < snd_cut_end(&j->cut, i); c += SND_COLS)
-        j->a[i] += j->bvar(j->R, j->D, c, c + SND_COLS < j->D ? c + SND_COLS : j->D, j->x);
+    for (int64_t c = snd_cut_begin(&j->cut, i); c < snd_cut_end(&j->cut, i); c += SND_COLS) {
+        double unused;
+        j->a[i] += j->bvar(j->R, j->D, c, c + SND_COLS < j->D ? c + SND_COLS : j->D, j->x, &unused);
+    }
 }
 
 // ---- mean cosine over pairs of rows: (|sum u_r|^2 - R)/(R(R-1)) with unit rows u_r ---------------------------------
@@ -69,7 +71,8 @@ static void bvar_task(void *ctx, int64_t i) {
 enum { CHUNK = 2048, SPAN = 4096 };
 typedef struct cos_job {
     const stat_job *j;
-    int64_t r0, rows, c0, span;
+    const void *x; // rows ld elements apart
+    int64_t ld, r0, rows, c0, span;
     snd_cut cut;
     double mean[CHUNK], inv[CHUNK], dev[CHUNK];
     double u[SPAN], v[SPAN];
@@ -78,26 +81,31 @@ typedef struct cos_job {
 static void norms_task(void *ctx, int64_t i) {
     cos_job *c = ctx;
     const int64_t k = snd_cut_begin(&c->cut, i), n = snd_cut_end(&c->cut, i) - k;
-    c->j->norms(n, c->j->D, snd_at(c->j->x, (c->r0 + k) * c->j->D, c->j->size), c->mean + k, c->inv + k, c->dev + k);
+    c->j->norms(n, c->j->D, c->ld, snd_at(c->x, (c->r0 + k) * c->ld, c->j->size), c->mean + k, c->inv + k, c->dev + k);
 }
 
 static void unit_task(void *ctx, int64_t i) {
     cos_job *c = ctx;
     const int64_t k = i * SND_COLS, n = c->span - k < SND_COLS ? c->span - k : SND_COLS;
-    c->j->unit(c->rows, n, c->j->D, snd_at(c->j->x, c->r0 * c->j->D + c->c0 + k, c->j->size), c->mean, c->inv, c->dev,
+    c->j->unit(c->rows, n, c->ld, snd_at(c->x, c->r0 * c->ld + c->c0 + k, c->j->size), c->mean, c->inv, c->dev,
                c->u + k, c->v + k);
 }
 
-static void pair_cosines(int th, const stat_job *j, double *cosine, double *pearson) {
-    cos_job c = {.j = j};
+// Of `rows` rows of x.
+static void pair_cosines(int th, const stat_job *j, const void *x, int64_t rows, int64_t ld, double *cosine,
+                         double *pearson) {
+    cos_job c; // large: only what is used is written
+    c.j = j;
+    c.x = x;
+    c.ld = ld;
     double uu = 0, vv = 0;
     bool zero = false, constant = false;
     for (c.c0 = 0; c.c0 < j->D; c.c0 += SPAN) {
         c.span = j->D - c.c0 < SPAN ? j->D - c.c0 : SPAN;
-        memset(c.u, 0, sizeof c.u);
-        memset(c.v, 0, sizeof c.v);
-        for (c.r0 = 0; c.r0 < j->R; c.r0 += CHUNK) {
-            c.rows = j->R - c.r0 < CHUNK ? j->R - c.r0 : CHUNK;
+        memset(c.u, 0, (size_t)c.span * sizeof *c.u);
+        memset(c.v, 0, (size_t)c.span * sizeof *c.v);
+        for (c.r0 = 0; c.r0 < rows; c.r0 += CHUNK) {
+            c.rows = rows - c.r0 < CHUNK ? rows - c.r0 : CHUNK;
             c.cut = snd_cut_rows(c.rows, j->D);
             snd_parallel(th, c.cut.tasks, norms_task, &c);
             snd_parallel(c.rows * c.span < 32768 ? 1 : th, (c.span + SND_COLS - 1) / SND_COLS, unit_task, &c);
@@ -113,9 +121,9 @@ static void pair_cosines(int th, const stat_job *j, double *cosine, double *pear
         uu += snd_tree_sum(c.u, c.span);
         vv += snd_tree_sum(c.v, c.span);
     }
-    const double R = (double)j->R;
-    *cosine = zero || j->R < 2 ? NAN : (uu - R) / (R * (R - 1));
-    *pearson = constant || j->R < 2 ? NAN : (vv - R) / (R * (R - 1));
+    const double R = (double)rows;
+    *cosine = zero || rows < 2 ? NAN : (uu - R) / (R * (R - 1));
+    *pearson = constant || rows < 2 ? NAN : (vv - R) / (R * (R - 1));
 }
 
 void snd_k_moments(int th, snd_dtype t, int64_t R, int64_t D, const void *x, int what, snd_kmoments *out) {
@@ -135,7 +143,77 @@ void snd_k_moments(int th, snd_dtype t, int64_t R, int64_t D, const void *x, int
         snd_parallel(R * D < 32768 ? 1 : th, j.cut.tasks, bvar_task, &j);
         out->bvar = snd_tree_sum(j.a, j.cut.tasks) / (double)D;
     }
-    if (what & SND_KM_COS) pair_cosines(th, &j, &out->cos, &out->pearson);
+    if (what & SND_KM_COS) pair_cosines(th, &j, x, R, D, &out->cos, &out->pearson);
+}
+
+// ---- examples of tokens --------------------------------------------------------------------------------------------
+
+// `groups` groups of `rows` rows each: group g begins at row g*step, its rows are ld elements apart. Small groups are
+// taken side by side, large ones one after the other, each by all threads.
+typedef struct group_job {
+    stat_job j;
+    int64_t groups, step, rows, ld;
+    int threads; // inside a group
+} group_job;
+
+static void group_cosines_task(void *ctx, int64_t i) {
+    group_job *g = ctx;
+    stat_job *j = &g->j;
+    j->a[i] = j->b[i] = 0;
+    for (int64_t k = snd_cut_begin(&j->cut, i); k < snd_cut_end(&j->cut, i); k++) {
+        double cosine, pearson;
+        pair_cosines(g->threads, j, snd_at(j->x, k * g->step * j->D, j->size), g->rows, g->ld, &cosine, &pearson);
+        j->a[i] += cosine;
+        j->b[i] += pearson;
+    }
+}
+
+static void group_cosines(int th, group_job *g, double *cosine, double *pearson) {
+    const bool large = g->rows * g->j.D >= 4 * 32768;
+    g->threads = large ? th : 1;
+    g->j.cut = snd_cut_rows(g->groups, g->rows * g->j.D);
+    snd_parallel(large ? 1 : th, g->j.cut.tasks, group_cosines_task, g);
+    *cosine = snd_tree_sum(g->j.a, g->j.cut.tasks) / (double)g->groups;
+    *pearson = snd_tree_sum(g->j.b, g->j.cut.tasks) / (double)g->groups;
+}
+
+static int64_t column_blocks(int64_t D) {
+    return (D + SND_COLS - 1) / SND_COLS;
+}
+
+static void split_task(void *ctx, int64_t i) {
+    group_job *g = ctx;
+    stat_job *j = &g->j;
+    const int64_t blocks = column_blocks(j->D);
+    j->a[i] = j->b[i] = 0;
+    for (int64_t k = snd_cut_begin(&j->cut, i); k < snd_cut_end(&j->cut, i); k++) {
+        const int64_t c = k % blocks * SND_COLS;
+        double mean_sq;
+        j->a[i] += j->bvar(g->rows, j->D, c, c + SND_COLS < j->D ? c + SND_COLS : j->D,
+                           snd_at(j->x, k / blocks * g->step * j->D, j->size), &mean_sq);
+        j->b[i] += mean_sq;
+    }
+}
+
+void snd_k_tokens(int th, snd_dtype t, int64_t B, int64_t T, int64_t D, const void *x, int what, snd_ktokens *out) {
+    double unused;
+    *out = (snd_ktokens){NAN, NAN, NAN, NAN, NAN};
+    if (B <= 0 || T <= 0 || D <= 0) return;
+    group_job g = {.j = {.D = D,
+                         .size = snd_k_size(t),
+                         .x = x,
+                         .bvar = SND_PICK(bvar, t),
+                         .norms = SND_PICK(row_norms, t),
+                         .unit = SND_PICK(unit_cols, t)}};
+    g.groups = T, g.step = 1, g.rows = B, g.ld = T * D;
+    if (what & SND_KT_COS) group_cosines(th, &g, &out->cos, &out->pearson);
+    g.groups = B, g.step = T, g.rows = T, g.ld = D;
+    if (what & SND_KT_TOKCOS) group_cosines(th, &g, &out->tokcos, &unused);
+    if (!(what & SND_KT_SPLIT)) return;
+    g.j.cut = snd_cut_rows(B * column_blocks(D), T * SND_COLS);
+    snd_parallel(th, g.j.cut.tasks, split_task, &g);
+    out->dev_sq = snd_tree_sum(g.j.a, g.j.cut.tasks) / (double)(B * D);
+    out->mean_sq = snd_tree_sum(g.j.b, g.j.cut.tasks) / (double)(B * D);
 }
 
 // ---- cosines of corresponding rows ---------------------------------------------------------------------------------

@@ -8,8 +8,21 @@ snd_spec snd_lab_at_depth(const snd_spec *s, int64_t layers) {
     return t;
 }
 
-sonde_status snd_lab_judge(snd_record *r, const snd_spec *spec, int first_run, int64_t rows) {
-    const snd_rules_opts o = {.rows = rows > 0 ? rows : SND_DEFAULT_ROWS};
+snd_measure_opts snd_lab_batch(const snd_spec *spec, const snd_measure_opts *o) {
+    snd_measure_opts b = *o;
+    const bool sequences = spec->family == SND_FAM_TRANSFORMER;
+    const bool limited = spec->position == SND_POS_LEARNED && spec->context < SND_DEFAULT_TOKENS;
+    if (!b.rows) b.rows = sequences ? SND_DEFAULT_BATCH : SND_DEFAULT_ROWS;
+    if (!sequences)
+        b.tokens = 1;
+    else if (!b.tokens)
+        b.tokens = limited ? spec->context : SND_DEFAULT_TOKENS;
+    return b;
+}
+
+sonde_status snd_lab_judge(snd_record *r, const snd_spec *spec, int first_run, const snd_measure_opts *given) {
+    const snd_measure_opts b = snd_lab_batch(spec, given);
+    const snd_rules_opts o = {.rows = b.rows * b.tokens};
     for (int i = first_run; i < r->n_runs; i++) {
         const bool as_is = r->runs[i]->depth == spec->layers; // stacks may differ in depth
         const snd_spec own = as_is ? *spec : snd_lab_at_depth(spec, r->runs[i]->depth);

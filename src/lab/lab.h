@@ -39,18 +39,20 @@ sonde_status snd_lab_run(snd_arena *a, const snd_spec *spec, const snd_run_opts 
 typedef enum snd_bands { SND_BANDS_INVALID, SND_BANDS_NONE, SND_BANDS_THEORY, SND_BANDS_SIMULATED } snd_bands;
 
 typedef struct snd_measure_opts {
-    int64_t rows;                      // examples; 0: 64 (transformer: 4)
-    int64_t tokens;                    // transformer: per example; 0: 64, or as many as the context has
-    double cos, scale;                 // cosine between drawn examples; factor on the input (0: 1)
-    const snd_dataset *data;           // NULL: Gaussian
+    int64_t rows;                      // examples; 0: 64, of a Transformer 4
+    int64_t tokens;                    // of each; 0: 64, or as many as learned positions allow
+    double cos, scale;                 // cosine between drawn examples (mlp); factor on the drawn input (0: 1)
+    const snd_dataset *data;           // mlp; NULL: Gaussian
+    const snd_corpus *corpus;          // Transformers with a vocab; NULL: uniform tokens
     bool loss;                         // upstream gradient of the objective's loss instead of N(0, 1) on out.x
+    bool last_token;                   // the loss of each example's last token alone (Xiong et al. 2020)
     bool no_params;                    // leave parameters' gradients out (saves a third of the work)
     uint64_t seed; int seeds;          // 0: 3
     snd_dtype dtype;                   // NONE: f32
     const int64_t *depths; int n_depths;   // a sweep; NULL: the spec's own depth, every layer
     const char *const *metrics; int n_metrics;   // asked for by name (switches costly ones on)
     int band_runs;                     // simulated nets behind a band; 0: enough for 10 % of its width
-    snd_bands bands;                   // INVALID: simulated when measuring, theory when predicting
+    snd_bands bands;                   // INVALID: simulated when measuring an mlp, else theory
     int threads;
     size_t max_memory;
     double time_limit;                 // seconds, 0: none; fewer seeds then, and a note
@@ -64,11 +66,14 @@ sonde_status snd_lab_predict(snd_record *r, const snd_spec *spec, const char *la
 /// Draws, runs forward and backward, and puts every metric beside its prediction and band. SONDE_EINTERRUPTED leaves
 /// what had been measured in the record: depths that were finished, and the seeds so far of the one at work.
 sonde_status snd_lab_measure(snd_record *r, const snd_spec *spec, const char *label, const snd_measure_opts *o) SONDE_MUST_CHECK;
-enum { SND_DEFAULT_ROWS = 64, SND_DEFAULT_SEQUENCES = 4 }; // examples in a batch when nothing is said
+// Examples in a batch when nothing is said, of rows and of sequences; tokens of a sequence.
+enum { SND_DEFAULT_ROWS = 64, SND_DEFAULT_BATCH = 4, SND_DEFAULT_TOKENS = 64 };
 /// A copy of the spec with another number of layers.
 snd_spec snd_lab_at_depth(const snd_spec *s, int64_t layers);
-/// Verdicts (src/rules/) for the runs from first_run on, which came from this spec; rows 0: the default.
-sonde_status snd_lab_judge(snd_record *r, const snd_spec *spec, int first_run, int64_t rows) SONDE_MUST_CHECK;
+/// The options with the batch that is meant when nothing is said.
+snd_measure_opts snd_lab_batch(const snd_spec *spec, const snd_measure_opts *o);
+/// Verdicts (src/rules/) for the runs from first_run on, which came from this spec and these options.
+sonde_status snd_lab_judge(snd_record *r, const snd_spec *spec, int first_run, const snd_measure_opts *o) SONDE_MUST_CHECK;
 
 // ---- demo: the lecture's panels -------------------------------------------------------------------------------------------
 

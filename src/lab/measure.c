@@ -84,11 +84,14 @@ static bool maps_are_wide(const snd_spec *s, int64_t rows) {
 static snd_probe_opts probe_opts(const job *j, bool simulate) {
     const snd_measure_opts *o = &j->o;
     snd_probe_opts p = {.rows = o->rows,
+                        .tokens = o->tokens,
                         .dtype = o->dtype,
                         .cos = o->cos,
                         .scale = o->scale,
                         .data = o->data,
+                        .corpus = o->corpus,
                         .loss = o->loss,
+                        .last_token = o->last_token,
                         .backward = true,
                         .params = !o->no_params,
                         .sparse = j->sparse,
@@ -97,13 +100,15 @@ static snd_probe_opts probe_opts(const job *j, bool simulate) {
                         .threads = o->threads,
                         .max_memory = o->max_memory,
                         .stop = o->stop,
-                        .costly = asked_for_costly(o) || (!j->sparse && o->rows <= 64)};
+                        .costly = asked_for_costly(o) || (!j->sparse && o->rows * o->tokens <= 64)};
     if (!simulate) return p;
+    p.params = p.costly = false;
+    p.integrate = maps_are_wide(j->spec, p.rows * p.tokens);
+    if (j->spec->family != SND_FAM_MLP) return p;
     const bool look = j->o.bands != SND_BANDS_SIMULATED;
     const int64_t most = uses_batch_norm(j->spec) ? BAND_ROWS_BATCH : look ? LOOK_ROWS : BAND_ROWS;
     p.rows = o->rows < most ? o->rows : most;
     p.integrate = maps_are_wide(j->spec, p.rows);
-    p.params = p.costly = false;
     return p;
 }
 
@@ -116,11 +121,12 @@ static sonde_status predict(job *j) {
                                 .cos = j->o.cos,
                                 .exits = j->exits,
                                 .n_exits = j->n_exits};
-    return snd_predict(j->theory_arena, j->spec, &o, &j->theory);
+    const sonde_status s = snd_predict(j->theory_arena, j->spec, &o, &j->theory);
+    return s == SONDE_EUNSUPPORTED && j->measure ? SONDE_OK : s; // measured all the same
 }
 
 static void note_theory(job *j) {
-    const char *note = snd_predicted_note(j->theory);
+    const char *note = j->theory ? snd_predicted_note(j->theory) : NULL;
     if (note) snd_record_note(j->rec, "%s: %s", j->label, note);
 }
 
@@ -129,9 +135,9 @@ static double on_scale(const snd_predicted *p, bool log) {
     return log ? p->log10 : p->value;
 }
 
-// The theory's input is Gaussian; rows of a data set are not.
+// The theory's input is Gaussian, or tokens that are drawn apart; a data set's is not.
 static bool theory_applies(const job *j) {
-    return !j->o.data;
+    return !j->o.data && !j->o.corpus;
 }
 
 static bool theory_of(const job *j, int exit, const char *name, const snd_metric_row *row, snd_predicted *p) {
@@ -267,8 +273,17 @@ static void put_ratio(snd_run *u, const char *name, const snd_metric *a, const s
     m->predicted = (a->predicted - b->predicted) / per;
 }
 
-static bool is_layer_end(const snd_rvalue *v) { // "layers.3.x"
-    const char *p = v->layer >= 0 ? strchr(v->name, '.') : NULL;
+// What stands before the names of the last stack's values: "", or "decoder.".
+static const char *stack_prefix(const job *j) {
+    snd_stack t;
+    snd_model_stack(j->spec, &t);
+    return t.prefix;
+}
+
+static bool is_layer_end(const job *j, const snd_rvalue *v) { // "layers.3.x"
+    const char *prefix = stack_prefix(j);
+    if (v->layer < 0 || strncmp(v->name, prefix, strlen(prefix)) != 0) return false;
+    const char *p = strchr(v->name + strlen(prefix), '.');
     p = p ? strchr(p + 1, '.') : NULL;
     return p && !strcmp(p, ".x");
 }
@@ -281,7 +296,7 @@ static void put_slopes(job *j, snd_run *u, const char *metric, const char *again
     if (!x || !lx || !y) return;
     int n = 0;
     for (int i = 0; i < u->n_values && n < L; i++) { // in running order, so layer by layer
-        if (!is_layer_end(u->values[i])) continue;
+        if (!is_layer_end(j, u->values[i])) continue;
         const double v = best(snd_value_find(u->values[i], metric));
         if (!isfinite(v)) continue;
         x[n] = u->values[i]->layer + 1;
@@ -308,10 +323,11 @@ static void put_slopes(job *j, snd_run *u, const char *metric, const char *again
 }
 
 static void summarise(job *j, snd_run *u) {
-    const char *last = snd_arena_printf(j->arena, "layers.%d.x", (int)u->depth - 1);
-    if (!last || u->depth < 1) return;
-    put_ratio(u, "growth", metric_of(u, last, "q"), metric_of(u, "in.x", "q"), (double)u->depth);
-    put_ratio(u, "gratio", metric_of(u, "in.x", "gq"), metric_of(u, last, "gq"), 1);
+    const char *prefix = stack_prefix(j), *first = snd_arena_printf(j->arena, "%sin.x", prefix),
+               *last = snd_arena_printf(j->arena, "%slayers.%d.x", prefix, (int)u->depth - 1);
+    if (!first || !last || u->depth < 1) return;
+    put_ratio(u, "growth", metric_of(u, last, "q"), metric_of(u, first, "q"), (double)u->depth);
+    put_ratio(u, "gratio", metric_of(u, first, "gq"), metric_of(u, last, "gq"), 1);
     if (j->sparse) return;
     put_slopes(j, u, "q", "slope_q", "slope_q_log");
     put_slopes(j, u, "gq", "slope_gq", "slope_gq_log");
@@ -319,22 +335,25 @@ static void summarise(job *j, snd_run *u) {
 
 // ---- runs of the record ----------------------------------------------------------------------------------------------------------
 
-static const char *sequences_text(job *j) {
-    const long long rows = (long long)j->o.rows, tokens = (long long)snd_predicted_tokens(j->theory);
-    if (j->spec->vocab > 0)
-        return snd_record_text(j->rec, "%lld x %lld tokens, uniform over a vocabulary of %lld", rows, tokens,
-                               (long long)j->spec->vocab);
-    return snd_record_text(j->rec, "%lld x %lld x %lld, iid N(0,1)", rows, tokens, (long long)j->spec->width);
+// A Transformer's batch: tokens, or the stream itself.
+static const char *sequence_text(job *j, const char *scale) {
+    const snd_spec *s = j->spec;
+    const long long B = (long long)j->o.rows, T = (long long)j->o.tokens;
+    if (s->vocab < 1)
+        return snd_record_text(j->rec, "%lld x %lld x %lld, iid N(0,1)%s%s", B, T, (long long)s->width, scale,
+                               s->arch == SND_ARCH_ENCDEC ? ", the encoder's output likewise" : "");
+    if (j->o.corpus) return snd_record_text(j->rec, "%lld x %lld tokens of %s", B, T, snd_corpus_name(j->o.corpus));
+    return snd_record_text(j->rec, "%lld x %lld tokens, uniform over a vocabulary of %lld", B, T, (long long)s->vocab);
 }
 
 static const char *input_text(job *j) {
     char c[40], s[40];
-    if (j->spec->family == SND_FAM_TRANSFORMER) return sequences_text(j);
     const int64_t features = j->spec->inputs > 0 ? j->spec->inputs : j->spec->width;
     if (j->o.data)
         return snd_record_text(j->rec, "%lld rows of %s (%lld features)", (long long)j->o.rows,
                                snd_dataset_name(j->o.data), (long long)features);
     const char *scale = j->o.scale == 1 ? "" : snd_record_text(j->rec, ", times %s", snd_format_num(s, j->o.scale, 6));
+    if (j->spec->family == SND_FAM_TRANSFORMER) return sequence_text(j, scale);
     if (j->o.cos == 0)
         return snd_record_text(j->rec, "%lld x %lld, iid N(0,1)%s", (long long)j->o.rows, (long long)features, scale);
     return snd_record_text(j->rec, "%lld x %lld, Gaussian with mean cosine %s%s", (long long)j->o.rows,
@@ -602,9 +621,12 @@ static sonde_status work(job *j) {
 // One forward can serve several depths when nothing in the wiring, the block or the init depends on the depth.
 static bool depth_free(const snd_spec *s) {
     static const char *const names[] = {"L", "S", "Le", "Ld"};
+    if (s->arch == SND_ARCH_ENCDEC) return false; // the encoder's depth changes as well
     for (int i = 0; i < 4; i++) {
-        if (snd_formula_mentions(s->formula, names[i]) || (s->block && snd_expr_mentions(s->block, names[i])))
-            return false;
+        if (snd_formula_mentions(s->formula, names[i])) return false;
+        const snd_expr *const keys[] = {s->block, s->kv_heads, s->window, s->rope_theta, s->position_x};
+        for (int k = 0; k < 5; k++)
+            if (snd_expr_mentions(keys[k], names[i])) return false;
         for (const snd_init_rule *r = s->init; r; r = r->next)
             if (snd_expr_mentions(r->factor, names[i]) || snd_expr_mentions(r->args[0], names[i])) return false;
     }
@@ -661,24 +683,38 @@ static sonde_status run_all(job *j, const snd_spec *spec) {
     return SONDE_OK;
 }
 
+// What an input has no use for, or lacks.
+static sonde_status check_input(const job *j, const snd_spec *spec) {
+    const snd_measure_opts *o = &j->o;
+    const bool sequences = spec->family == SND_FAM_TRANSFORMER;
+    SND_FAIL_IF(o->loss && !sequences && spec->outputs < 1, SONDE_EUSAGE, "--loss needs a head; give outputs=CLASSES");
+    SND_FAIL_IF(o->last_token && (!o->loss || !sequences || spec->objective == SND_OBJ_MLM), SONDE_EUSAGE,
+                "--last-token needs --loss and a model that reads on to the next token");
+    if (!sequences) return SONDE_OK;
+    SND_FAIL_IF(o->loss && spec->vocab < 1, SONDE_EUSAGE, "--loss needs a head; give vocab=NUMBER");
+    SND_FAIL_IF(o->cos != 0, SONDE_EUSAGE, "--cos is for the mlp family; a Transformer's tokens or x are drawn apart");
+    SND_FAIL_IF(o->scale != 1 && spec->vocab > 0, SONDE_EUSAGE,
+                "--input-scale: tokens have no scale; embed_scale=NUMBER is the model's own");
+    return SONDE_OK;
+}
+
 static sonde_status start(job *j, snd_record *r, const snd_spec *spec, const char *label, const snd_measure_opts *o,
                           bool measure) {
-    *j = (job){.rec = r, .label = label, .o = *o, .measure = measure};
-    if (!j->o.rows) j->o.rows = spec->family == SND_FAM_TRANSFORMER ? SND_DEFAULT_SEQUENCES : SND_DEFAULT_ROWS;
+    *j = (job){.rec = r, .label = label, .o = snd_lab_batch(spec, o), .measure = measure};
     if (j->o.scale == 0) j->o.scale = 1;
     if (j->o.dtype == SND_DT_NONE) j->o.dtype = SND_F32;
-    if (j->o.bands == SND_BANDS_INVALID) j->o.bands = measure ? SND_BANDS_SIMULATED : SND_BANDS_THEORY;
+    const bool cheap =
+        spec->family == SND_FAM_MLP; // to simulate; a Transformer's bands cost many times its measurement
+    if (j->o.bands == SND_BANDS_INVALID) j->o.bands = measure && cheap ? SND_BANDS_SIMULATED : SND_BANDS_THEORY;
     j->seeds = j->o.seeds > 0 ? j->o.seeds : measure ? 3 : 1;
     j->deadline = snd_now() + j->o.time_limit;
-    SND_FAIL_IF(measure && spec->family != SND_FAM_MLP, SONDE_EUNSUPPORTED,
-                "family %s: measuring covers the mlp family in this build; describe and run know the others",
-                snd_family_name(spec->family));
+    SND_FAIL_IF(measure && spec->family == SND_FAM_CONVNET, SONDE_EUNSUPPORTED,
+                "family convnet: measuring covers the mlp and transformer families in this build; describe knows it");
     SND_FAIL_IF(spec->layers < 1 && !j->o.n_depths, SONDE_ERANGE, "layers is %lld; measuring needs at least 1",
                 (long long)spec->layers);
-    SND_FAIL_IF(j->o.loss && spec->outputs < 1, SONDE_EUSAGE, "--loss needs a head; give outputs=CLASSES");
-    SND_FAIL_IF(j->o.dtype != SND_F32 && j->o.dtype != SND_F64, SONDE_EUSAGE,
-                "--dtype %s: the mlp family is measured in f32 and f64", snd_dtype_name(j->o.dtype));
-    return SONDE_OK;
+    SND_FAIL_IF(j->o.dtype != SND_F32 && j->o.dtype != SND_F64, SONDE_EUSAGE, "--dtype %s: measuring is in f32 and f64",
+                snd_dtype_name(j->o.dtype));
+    return check_input(j, spec);
 }
 
 sonde_status snd_lab_predict(snd_record *r, const snd_spec *spec, const char *label, const snd_measure_opts *o) {

@@ -69,7 +69,7 @@ static sonde_status measure_slides(show *s) {
         o.no_params = true;
         const int first = s->rec->n_runs;
         SND_TRY(snd_lab_measure(s->rec, spec, SLIDES[i].label, &o));
-        SND_TRY(snd_lab_judge(s->rec, spec, first, o.rows));
+        SND_TRY(snd_lab_judge(s->rec, spec, first, &o));
     }
     return SONDE_OK;
 }

@@ -31,7 +31,7 @@ static sonde_status add_cell(maker *k, snd_cell_spec c) {
     return SONDE_OK;
 }
 
-// "in.x", "layers.3.x", "out.x": where costly metrics are worth their price.
+// "in.x", "layers.3.x", "out.x", behind a stack's prefix: where costly metrics are worth their price.
 static bool is_stream_name(const char *name) {
     return snd_fit_stream(name) || (!strstr(name, "layers.") && (strstr(name, "in.") || !strcmp(name, "out.x")));
 }
@@ -97,10 +97,13 @@ static bool same_shape(const snd_graph *g, snd_id a, snd_id b) {
     return a && b && snd_shape_same(snd_g_value(g, a)->shape, snd_g_value(g, b)->shape);
 }
 
-static snd_id tap_at(const snd_model *m, snd_arena *a, int layer, const char *stream) {
-    const char *name =
-        layer < 0 ? snd_arena_printf(a, "in.%s", stream) : snd_arena_printf(a, "layers.%d.%s", layer, stream);
-    return name ? snd_model_tap(m, name) : 0;
+// This stream after another layer of the same stack; layer -1: as it enters the first.
+static snd_id stream_at(const maker *k, const char *like, int layer, const char *stream) {
+    snd_arena *a = k->p->arena;
+    const int prefix = (int)(strstr(like, "layers.") - like);
+    const char *name = layer < 0 ? snd_arena_printf(a, "%.*sin.%s", prefix, like, stream)
+                                 : snd_arena_printf(a, "%.*slayers.%d.%s", prefix, like, layer, stream);
+    return name ? snd_model_tap(k->p->m, name) : 0;
 }
 
 // ---- forward ----------------------------------------------------------------------------------------------------------------
@@ -110,29 +113,39 @@ static bool is_statistic_of(const char *name) { // running statistics are state,
 }
 
 static sonde_status add_stream_cells(maker *k, const char *name, snd_id v, int exit) {
-    const snd_model *m = k->p->m;
     const char *stream = snd_fit_stream(name);
     if (!stream) return SONDE_OK;
     const int layer = layer_of(name);
-    const snd_id prev = tap_at(m, k->p->arena, layer - 1, stream);
+    const snd_id prev = stream_at(k, name, layer - 1, stream), first = stream_at(k, name, -1, "x");
     const int64_t w = width_of(k->g, v);
     if (same_shape(k->g, v, prev))
         SND_TRY(add_cells(k, SND_MW_PREV, name, layer, exit,
                           snd_g_stat(k->g, root(k->g, v), root(k->g, prev), SND_SM_ROWCOS), w));
-    if (same_shape(k->g, v, m->in_x))
+    if (same_shape(k->g, v, first))
         SND_TRY(add_cells(k, SND_MW_FIRST, name, layer, exit,
-                          snd_g_stat(k->g, root(k->g, v), root(k->g, m->in_x), SND_SM_ROWCOS), w));
+                          snd_g_stat(k->g, root(k->g, v), root(k->g, first), SND_SM_ROWCOS), w));
     return SONDE_OK;
+}
+
+// The attention of a call: the one node of its kind between what the call reads and what it gives. 0: none.
+static snd_id attention_stat(maker *k, const snd_call *c) {
+    const int last = snd_g_value(k->g, c->out)->node;
+    for (int n = snd_g_value(k->g, c->in)->node + 1; n < last; n++)
+        if (snd_g_node(k->g, n)->op == SND_OP_ATTENTION) return snd_g_attention_stats_of(k->g, n);
+    return 0;
 }
 
 static sonde_status add_call_cells(maker *k, const char *name, snd_id v) {
     const snd_model *m = k->p->m;
-    for (int i = 0; i < m->n_calls; i++)
-        if (m->calls[i].out == v && same_shape(k->g, v, m->calls[i].x))
-            return add_cells(k, SND_MW_CALL, name, m->calls[i].layer, -1,
-                             snd_g_stat(k->g, root(k->g, v), root(k->g, m->calls[i].x), SND_SM_ROWCOS),
-                             width_of(k->g, v));
-    return SONDE_OK;
+    const snd_call *c = NULL;
+    for (int i = 0; i < m->n_calls && !c; i++)
+        if (m->calls[i].out == v) c = &m->calls[i];
+    if (!c) return SONDE_OK;
+    const int64_t w = width_of(k->g, v);
+    if (same_shape(k->g, v, c->x))
+        SND_TRY(add_cells(k, SND_MW_CALL, name, c->layer, -1,
+                          snd_g_stat(k->g, root(k->g, v), root(k->g, c->x), SND_SM_ROWCOS), w));
+    return add_cells(k, SND_MW_ATTN, name, c->layer, -1, attention_stat(k, c), w);
 }
 
 // Is this name shown? A repetition's stream that is the layer's stream too is shown once, as the layer's.
@@ -150,15 +163,28 @@ static sonde_status add_value(maker *k, const char *name, snd_id v, int exit) {
     return add_stream_cells(k, name, v, exit);
 }
 
+static const char *stack_prefix(const snd_probe *p) {
+    snd_stack t;
+    snd_model_stack(p->spec, &t);
+    return t.prefix;
+}
+
+static const char *first_stream(const maker *k) {
+    return snd_arena_printf(k->p->arena, "%sin.x", stack_prefix(k->p));
+}
+
 static const char *last_stream(const maker *k, int layers) {
-    return layers ? snd_arena_printf(k->p->arena, "layers.%d.x", layers - 1) : "in.x";
+    if (!layers) return first_stream(k);
+    return snd_arena_printf(k->p->arena, "%slayers.%d.x", stack_prefix(k->p), layers - 1);
 }
 
 static sonde_status add_forward(maker *k) {
     const snd_model *m = k->p->m;
+    const char *first = first_stream(k);
+    if (!first) return SONDE_ENOMEM;
     for (int i = 0; i < m->n_taps; i++) {
         const char *name = m->taps[i].name;
-        if (k->p->o.sparse ? strcmp(name, "in.x") != 0 : !shown(k, i) || !strcmp(name, "out.x")) continue;
+        if (k->p->o.sparse ? strcmp(name, first) != 0 : !shown(k, i) || !strcmp(name, "out.x")) continue;
         SND_TRY(add_value(k, name, m->taps[i].v, -1));
         if (!k->p->o.sparse) SND_TRY(add_call_cells(k, name, m->taps[i].v));
     }
@@ -194,22 +220,32 @@ typedef struct wanted {
     bool param;
 } wanted;
 
+// Of a sweep: the first matrix, and of a Transformer (where the question is what the last layer gets) those of the last
+// layer. Of an encoder that a memory replaces: none.
+static bool param_wanted(const maker *k, int i, int last_layer) {
+    const snd_probe *p = k->p;
+    const char *name = snd_g_value(k->g, snd_g_param_at(k->g, i))->name;
+    if (snd_g_param_is_state(k->g, i)) return false;
+    if (snd_model_input(p->m, "memory") && !strncmp(name, "encoder.", 8)) return false;
+    if (!p->o.sparse || i == first_matrix(k->g)) return true;
+    return p->spec->family == SND_FAM_TRANSFORMER && layer_of(name) == last_layer && is_matrix(k->g, i);
+}
+
 static int list_wanted(maker *k, int exit, wanted *w) {
     const snd_probe *p = k->p;
     const snd_model *m = p->m;
-    const char *last = last_stream(k, m->exits[exit].layers);
+    const char *first = first_stream(k), *last = last_stream(k, m->exits[exit].layers);
     int n = 0;
     for (int i = 0; i < m->n_taps; i++) {
         const char *name = m->taps[i].name;
-        const bool sparse_one = !strcmp(name, "in.x") || (last && !strcmp(name, last));
+        const bool sparse_one = (first && !strcmp(name, first)) || (last && !strcmp(name, last));
         if (!strcmp(name, "out.x") || (p->o.sparse ? !sparse_one : !shown(k, i))) continue;
         w[n++] = (wanted){name, m->taps[i].v, layer_of(name), false};
     }
     w[n++] = (wanted){"out.x", m->exits[exit].out_x, -1, false};
     if (!p->o.params) return n;
-    const int only = p->o.sparse ? first_matrix(k->g) : -1;
     for (int i = 0; i < snd_g_param_count(k->g); i++) {
-        if (snd_g_param_is_state(k->g, i) || (p->o.sparse && i != only)) continue;
+        if (!param_wanted(k, i, m->exits[exit].layers - 1)) continue;
         const snd_id v = snd_g_param_at(k->g, i);
         w[n++] = (wanted){snd_g_value(k->g, v)->name, v, layer_of(snd_g_value(k->g, v)->name), true};
     }
@@ -228,7 +264,7 @@ static sonde_status add_exit_gradients(maker *k, int exit, wanted *w, snd_id *wr
     for (int i = 0; i < n; i++) {
         // a value that the output does not depend on has the gradient 0, and that is worth knowing
         const snd_id gr = grad[i] ? grad[i] : snd_g_const(k->g, snd_g_value(k->g, wrt[i])->shape, 0);
-        const snd_id stat = snd_g_stat(k->g, gr, 0, 0);
+        const snd_id stat = snd_g_stat(k->g, gr, 0, w[i].param ? 0 : mask_of(SND_MW_GRAD, false));
         SND_TRY(add_cells(k, w[i].param ? SND_MW_PGRAD : SND_MW_GRAD, w[i].name, w[i].layer, ex, stat,
                           width_of(k->g, wrt[i])));
     }
@@ -302,6 +338,9 @@ static sonde_status make_graph(maker *k, bool boundaries) {
     snd_probe *p = k->p;
     const snd_build b = {.dtype = p->o.dtype,
                          .rows = p->o.rows,
+                         .tokens = p->o.tokens,
+                         .src_tokens = p->o.tokens,
+                         .src_feed = p->spec->vocab > 0 ? SND_FEED_TOKENS : SND_FEED_MEMORY,
                          .integrate = p->o.integrate,
                          .with_targets = p->o.loss,
                          .exits = p->o.exits,
@@ -358,42 +397,12 @@ sonde_status snd_probe_make(snd_arena *a, const snd_spec *spec, const snd_probe_
     return SONDE_OK;
 }
 
-static int64_t largest_input(const snd_probe *p) {
-    const snd_id in[] = {p->m->input, p->m->cond, p->dy};
-    int64_t most = p->m->rows;
-    for (int i = 0; i < 3; i++) {
-        const int64_t n = in[i] ? snd_shape_size(snd_g_value(p->m->g, in[i])->shape) : 0;
-        if (n > most) most = n;
-    }
-    return most;
-}
-
 size_t snd_probe_bytes(const snd_probe *p) {
-    const size_t inputs = 2 * (size_t)largest_input(p) * sizeof(double);
+    const size_t inputs = 2 * (size_t)snd_probe_largest_input(p) * sizeof(double);
     return snd_plan_bytes(p->plan) + snd_plan_param_bytes(p->plan) + inputs + snd_fit_overhead(p->m->g);
 }
 
 // ---- running --------------------------------------------------------------------------------------------------------------------
-
-static sonde_status set_normal(const snd_probe *p, snd_exec *x, snd_id v, const char *name, uint64_t seed,
-                               double *buf) {
-    const snd_shape s = snd_g_value(p->m->g, v)->shape;
-    snd_k_fill_normal(1, SND_F64, snd_key_make(seed, name), 0, snd_shape_size(s), 1, buf);
-    return snd_exec_set(x, v, buf, SND_F64);
-}
-
-static sonde_status set_inputs(const snd_probe *p, snd_exec *x, uint64_t seed, double *buf, int64_t *labels) {
-    const snd_model *m = p->m;
-    const int64_t n = snd_shape_size(snd_g_value(m->g, m->input)->shape);
-    if (m->targets) snd_data_targets(seed, "targets", m->rows, p->spec->outputs, labels);
-    SND_TRY(snd_data_inputs(p->o.data, seed, m->rows, n / m->rows, p->o.cos, buf, m->targets ? labels : NULL));
-    for (int64_t i = 0; p->o.scale != 1 && i < n; i++) buf[i] *= p->o.scale;
-    SND_TRY(snd_exec_set(x, m->input, buf, SND_F64));
-    if (m->targets) SND_TRY(snd_exec_set(x, m->targets, labels, SND_I64));
-    if (m->cond) SND_TRY(set_normal(p, x, m->cond, "cond", seed, buf));
-    if (p->dy) SND_TRY(set_normal(p, x, p->dy, "dy", seed, buf));
-    return SONDE_OK;
-}
 
 // First run with the vectors at their start, then omega_s^2 = 1 + sum of Var[F_j], j < s (Liu et al. 2020).
 static sonde_status profile(const snd_probe *p, snd_exec *x, snd_source *src) {
@@ -420,7 +429,8 @@ static double read_cell(const snd_exec *x, const snd_cell_spec *c) {
     const snd_metric_row *r = snd_metric_at(c->metric);
     const double v = r->get(s);
     // NaN of finite numbers: the metric does not apply (a cosine of zeros, of one example); else a NaN counts
-    if (isnan(v) && s[SND_ST_NONFINITE] > 0) return INFINITY;
+    const bool lost = r->where == SND_MW_ATTN ? isnan(s[SND_AS_MAXLOGIT]) : s[SND_ST_NONFINITE] > 0;
+    if (isnan(v) && lost) return INFINITY;
     if (!strcmp(r->name, "absmax_row")) return floor(v / (double)c->width);
     if (!strcmp(r->name, "absmax_feature")) return v - (double)c->width * floor(v / (double)c->width);
     return v;
@@ -459,7 +469,7 @@ static sonde_status open_source(const batch *b, uint64_t seed, snd_source *src) 
                                               : snd_source_drawn(p->m->g, seed, b->threads, src);
 }
 
-static sonde_status run_seed(teller *t, int i, double *buf, int64_t *labels, snd_source *src, snd_exec **x) {
+static sonde_status run_seed(teller *t, int i, snd_source *src, snd_exec **x) {
     const batch *b = t->b;
     const snd_probe *p = b->p;
     const uint64_t seed = b->first + (uint64_t)i;
@@ -467,7 +477,7 @@ static sonde_status run_seed(teller *t, int i, double *buf, int64_t *labels, snd
     const snd_exec_opts eo = {
         .threads = b->threads, .seed = seed, .stop = p->o.stop, .progress = b->done ? ran_some : NULL, .ctx = t};
     SND_TRY(snd_exec_create(p->m->g, p->plan, src, &eo, x));
-    SND_TRY(set_inputs(p, *x, seed, buf, labels));
+    SND_TRY(snd_probe_feed(p, *x, seed));
     SND_TRY(profile(p, *x, src));
     SND_TRY(snd_exec_run(*x));
     for (int c = 0; c < p->n_cells; c++) b->values[(int64_t)c * b->n + i] = read_cell(*x, &p->cells[c]);
@@ -476,20 +486,14 @@ static sonde_status run_seed(teller *t, int i, double *buf, int64_t *labels, snd
 
 static void seed_task(void *ctx, int64_t i) {
     const batch *b = ctx;
-    const int64_t n = largest_input(b->p);
-    double *buf = snd_malloc((size_t)n * sizeof *buf);
-    int64_t *labels = snd_malloc((size_t)b->p->m->rows * sizeof *labels);
     snd_source src = {0};
     snd_exec *x = NULL;
-    sonde_status s = buf && labels ? SONDE_OK : SONDE_ENOMEM;
-    if (s == SONDE_OK && b->p->o.stop && b->p->o.stop->flag) s = SONDE_EINTERRUPTED;
+    sonde_status s = b->p->o.stop && b->p->o.stop->flag ? SONDE_EINTERRUPTED : SONDE_OK;
     teller t = {.b = b};
-    if (s == SONDE_OK) s = run_seed(&t, (int)i, buf, labels, &src, &x);
+    if (s == SONDE_OK) s = run_seed(&t, (int)i, &src, &x);
     b->status[i] = s;
     snd_exec_destroy(x);
     snd_source_close(&src);
-    snd_free(labels);
-    snd_free(buf);
     tell(&t, SND_PROBE_STEPS);
 }
 

@@ -18,11 +18,13 @@ typedef struct snd_cell_spec {
 } snd_cell_spec;
 
 typedef struct snd_probe_opts {
-    int64_t rows;
+    int64_t rows, tokens;      // examples; of each, so many tokens (mlp: unused)
     snd_dtype dtype;
     double cos, scale;
     const snd_dataset *data;   // NULL: Gaussian
+    const snd_corpus *corpus;  // NULL: uniform tokens
     bool loss, backward, params;
+    bool last_token;           // of each example, the loss of the last token alone
     bool integrate;
     bool sparse;               // only what a depth sweep shows: in.x, the last stream, out.x, the first matrix
     bool costly;               // metrics marked so
@@ -45,6 +47,8 @@ typedef struct snd_probe {
     int *profile_param; snd_id *profile_stat; int *profile_call; int n_profile;
 } snd_probe;
 
+/// What a run for this seed reads: examples, upstream gradient, targets. All of it is a function of (seed, name).
+sonde_status snd_probe_feed(const snd_probe *p, snd_exec *x, uint64_t seed) SONDE_MUST_CHECK;
 sonde_status snd_probe_make(snd_arena *a, const snd_spec *spec, const snd_probe_opts *o, snd_probe **out) SONDE_MUST_CHECK;
 enum { SND_PROBE_STEPS = 1000 };                 // that a run's progress is told in
 /// Runs seeds first .. first+n-1 and writes values[cell * n + i]. Seeds run side by side when that is faster. `done` is
@@ -52,5 +56,9 @@ enum { SND_PROBE_STEPS = 1000 };                 // that a run's progress is tol
 /// have all their values, n unless this fails; SONDE_EINTERRUPTED leaves those behind.
 sonde_status snd_probe_run(const snd_probe *p, uint64_t first, int n, double *values, int *whole, void (*done)(void *ctx, int steps), void *ctx) SONDE_MUST_CHECK;
 size_t snd_probe_bytes(const snd_probe *p);      // of one run: values, parameters, what holds the graph, the program
+
+// ---- for its files ----------------------------------------------------------------------------------------------------------
+/// Elements of the largest input: what feeding a run needs room for, twice.
+int64_t snd_probe_largest_input(const snd_probe *p);
 
 #endif

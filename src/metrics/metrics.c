@@ -32,6 +32,21 @@ static double get_cos(const double *s) {
 static double get_pearson(const double *s) {
     return s[SND_ST_PEARSON];
 }
+static double get_tokcos(const double *s) {
+    return s[SND_ST_TOKCOS];
+}
+static double get_gtok(const double *s) {
+    return log10_of(s[SND_ST_TOKMEAN], 2 * s[SND_ST_EXP]);
+}
+static double get_gdev(const double *s) {
+    return log10_of(s[SND_ST_TOKDEV], 2 * s[SND_ST_EXP]);
+}
+static double get_entropy(const double *s) {
+    return s[SND_AS_SHARE];
+}
+static double get_maxlogit(const double *s) {
+    return s[SND_AS_MAXLOGIT];
+}
 static double get_rowcos(const double *s) {
     return s[SND_ST_ROWCOS];
 }

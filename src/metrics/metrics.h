@@ -11,6 +11,7 @@ typedef enum snd_mwhere {
     SND_MW_PREV,     // a stream, against the same stream one layer before
     SND_MW_FIRST,    // a stream, against in.x
     SND_MW_CALL,     // a sublayer's output, against the stream before its statement
+    SND_MW_ATTN,     // a sublayer's output; from its attention's own statistics node
     SND_MW_GRAD,     // the gradient of a value
     SND_MW_PARAM,    // a parameter
     SND_MW_PGRAD     // a parameter's gradient

@@ -10,6 +10,7 @@
 #include "ops/ops_impl.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { I_HEADS, I_KV_HEADS, I_CAUSAL, I_WINDOW, I_PAST, I_BIAS, I_MAX_DISTANCE, I_WANTED };
 enum { F_SCALE, F_SOFTCAP };
@@ -503,4 +504,11 @@ snd_id snd_g_attention_stats(snd_graph *g, const snd_attn *a, snd_id q, snd_id k
     if (!q || !k || !v) return 0;
     const snd_attr attr = attributes(a);
     return snd_g_op(g, SND_OP_ATTENTION_STATS, (snd_id[]){q, k, v, table, qr, r}, OPERANDS, &attr, NULL);
+}
+
+snd_id snd_g_attention_stats_of(snd_graph *g, int32_t node) {
+    snd_id in[OPERANDS]; // copies: the graph moves its nodes as it grows
+    const snd_attr attr = snd_g_node(g, node)->attr;
+    memcpy(in, snd_g_node(g, node)->in, sizeof in);
+    return snd_g_op(g, SND_OP_ATTENTION_STATS, in, OPERANDS, &attr, NULL);
 }

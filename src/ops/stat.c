@@ -1,6 +1,7 @@
 // Statistics of a value as an f64 vector (ops.h lists its entries): reading a value or a gradient is a node like any
 // other, so it is planned, ordered early and costs nothing when nobody asks.
-//   in: v and, for cos(v, w) and |v|/|w|, w.  i[0] = mask.  Rows are all dimensions but the last.
+//   in: v and, for cos(v, w) and |v|/|w|, w.  i[0] = mask.  Rows are all dimensions but the last; of [B, T, d] they are
+//   the tokens of B examples.
 // Entries are those of the buffer; the exponent stands beside them, so that squares beyond double range can be told.
 #include "ops/ops_impl.h"
 
@@ -119,6 +120,19 @@ static const void *param_piece(const snd_oprun *r, int64_t first, int64_t n, voi
     return snd_param_read(r, 0, first * D, n * D, tmp);
 }
 
+// What needs to know which rows are tokens of one example.
+static void put_tokens(const snd_oprun *r, snd_shape shape, int mask, double *s) {
+    const int what = (mask & SND_SM_COS ? SND_KT_COS : 0) | (mask & SND_SM_TOKCOS ? SND_KT_TOKCOS : 0) |
+                     (mask & SND_SM_SPLIT ? SND_KT_SPLIT : 0);
+    snd_ktokens k;
+    snd_k_tokens(r->threads, r->t, shape.dim[0], shape.dim[1], shape.dim[2], snd_in(r, 0)->p, what, &k);
+    s[SND_ST_COS] = k.cos;
+    s[SND_ST_PEARSON] = k.pearson;
+    s[SND_ST_TOKCOS] = k.tokcos;
+    s[SND_ST_TOKMEAN] = k.mean_sq;
+    s[SND_ST_TOKDEV] = k.dev_sq;
+}
+
 static void run(snd_run *r) {
     int64_t R, D;
     snd_rows(snd_in_shape(r, 0), &R, &D);
@@ -129,11 +143,14 @@ static void run(snd_run *r) {
     const int mask = (int)r->n->attr.i[0];
     const snd_rv *v = snd_in(r, 0), *w = snd_in(r, 1);
     double *s = clear(r);
-    const int what = SND_KM_BASIC | (mask & SND_SM_BVAR ? SND_KM_BVAR : 0) | (mask & SND_SM_COS ? SND_KM_COS : 0) |
-                     (mask & SND_SM_KURT ? SND_KM_FOURTH : 0);
+    const snd_shape shape = snd_in_shape(r, 0);
+    const bool tokens = shape.nd == 3;
+    const int what = SND_KM_BASIC | (mask & SND_SM_BVAR ? SND_KM_BVAR : 0) |
+                     (mask & SND_SM_COS && !tokens ? SND_KM_COS : 0) | (mask & SND_SM_KURT ? SND_KM_FOURTH : 0);
     snd_kmoments m;
     snd_k_moments(r->threads, r->t, R, D, v->p, what, &m);
     put_moments(s, &m, R, D, mask);
+    if (tokens) put_tokens(r, shape, mask, s);
     s[SND_ST_VAR] = row_variance(r, &m, R, D, v->p);
     s[SND_ST_EXP] = v->e;
     if (w && mask & SND_SM_ROWCOS) {

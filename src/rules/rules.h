@@ -17,7 +17,7 @@ int snd_rule_count(void);
 const snd_rule_row *snd_rule_at(int i);
 
 typedef struct snd_rules_opts {
-    int64_t rows;              // examples in the batch; 0: not known (predict)
+    int64_t rows;              // of the batch: examples, or all their tokens; 0: not known (predict)
 } snd_rules_opts;
 
 /// Runs every rule on `run`; verdicts go to the run's record with the run's label. When none fires, one "ok" verdict says
