@@ -241,9 +241,11 @@ static void tokens_match_their_definitions(void **state) {
             CHECK_CLOSE(k.pearson, group_mean(&x, T, 1, B, T, D, true), 1e-9);
         }
         if (T < 2)
-            assert_true(isnan(k.tokcos));
-        else
+            assert_true(isnan(k.tokcos) && isnan(k.tokpearson));
+        else {
             CHECK_CLOSE(k.tokcos, group_mean(&x, B, T, T, 1, D, false), 1e-14);
+            CHECK_CLOSE(k.tokpearson, group_mean(&x, B, T, T, 1, D, true), 1e-9);
+        }
         double mean_sq, dev_sq;
         split(&x, B, T, D, &mean_sq, &dev_sq);
         CHECK_REL(k.mean_sq, mean_sq, 1e-12);

@@ -219,6 +219,27 @@ static void test_collapse(void **state) {
     end(&t);
 }
 
+static void test_tokens(void **state) {
+    (void)state;
+    stage t = begin("post", KEYS("layers=10", "heads=2"));
+    ramp(&t, "tokcos", false, 0.9, 0.0121);
+    ramp(&t, "gdev", true, -3.5, 0.34); // at the last layer -0.1
+    run(&t, 64);
+    const snd_verdict *v = need(&t, "token-collapse", SND_LEVEL_WARN, "layers.7.x");
+    CHECK_CLOSE(v->value, 0.9 + 8 * 0.0121, 1e-12);
+    v = need(&t, "token-gradient", SND_LEVEL_WARN, "in.x");
+    CHECK_CLOSE(v->value, -3.4, 1e-12);
+    CHECK_CLOSE(v->threshold, -3, 0);
+    assert_null(find(&t, "collapse"));
+    end(&t);
+    t = begin("pre", KEYS("layers=10", "heads=2"));
+    ramp(&t, "tokcos", false, 0.1, 0.05);
+    ramp(&t, "gdev", true, -2.9, 0.29);
+    run(&t, 64);
+    assert_true(!find(&t, "token-collapse") && !find(&t, "token-gradient"));
+    end(&t);
+}
+
 // Among them U04 and U05 of docs/cases.md.
 static void test_sites(void **state) {
     (void)state;
@@ -500,6 +521,7 @@ int main(void) {
                                        cmocka_unit_test(test_gradient),
                                        cmocka_unit_test(test_gradient_of_a_small_input),
                                        cmocka_unit_test(test_collapse),
+                                       cmocka_unit_test(test_tokens),
                                        cmocka_unit_test(test_sites),
                                        cmocka_unit_test(test_start),
                                        cmocka_unit_test(test_recipe),

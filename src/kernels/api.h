@@ -164,7 +164,7 @@ void snd_k_moments(int th, snd_dtype t, int64_t R, int64_t D, const void *x, int
 // Of x [B, T, D], examples of tokens; NaN what was not asked for.
 typedef struct snd_ktokens {
     double cos, pearson;           // mean over pairs of the same position in different examples; NaN as above, B for R
-    double tokcos;                 // mean over pairs of different tokens of one example; NaN when T < 2 or a row is zero
+    double tokcos, tokpearson;     // mean over pairs of different tokens of one example; NaN as above, T for R
     double mean_sq, dev_sq;        // mean square of an example's mean over tokens, and of what differs from it
 } snd_ktokens;
 enum { SND_KT_COS = 1, SND_KT_TOKCOS = 2, SND_KT_SPLIT = 4 };

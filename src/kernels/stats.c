@@ -67,7 +67,8 @@ static void bvar_task(void *ctx, int64_t i) {
 
 // ---- mean cosine over pairs of rows: (|sum u_r|^2 - R)/(R(R-1)) with unit rows u_r ---------------------------------
 
-// Norms of up to CHUNK rows, sums of up to SPAN columns are held at a time; wider arrays recompute the norms per span.
+// Norms of up to CHUNK rows, sums of up to SPAN columns are held at a time; wider and taller arrays recompute the norms per
+// span.
 enum { CHUNK = 2048, SPAN = 4096 };
 typedef struct cos_job {
     const stat_job *j;
@@ -107,7 +108,7 @@ static void pair_cosines(int th, const stat_job *j, const void *x, int64_t rows,
         for (c.r0 = 0; c.r0 < rows; c.r0 += CHUNK) {
             c.rows = rows - c.r0 < CHUNK ? rows - c.r0 : CHUNK;
             c.cut = snd_cut_rows(c.rows, j->D);
-            snd_parallel(th, c.cut.tasks, norms_task, &c);
+            if (c.c0 == 0 || rows > CHUNK) snd_parallel(th, c.cut.tasks, norms_task, &c);
             snd_parallel(c.rows * c.span < 32768 ? 1 : th, (c.span + SND_COLS - 1) / SND_COLS, unit_task, &c);
             for (int64_t r = 0; r < c.rows; r++) {
                 zero |= c.inv[r] == 0;
@@ -196,8 +197,7 @@ static void split_task(void *ctx, int64_t i) {
 }
 
 void snd_k_tokens(int th, snd_dtype t, int64_t B, int64_t T, int64_t D, const void *x, int what, snd_ktokens *out) {
-    double unused;
-    *out = (snd_ktokens){NAN, NAN, NAN, NAN, NAN};
+    *out = (snd_ktokens){NAN, NAN, NAN, NAN, NAN, NAN};
     if (B <= 0 || T <= 0 || D <= 0) return;
     group_job g = {.j = {.D = D,
                          .size = snd_k_size(t),
@@ -208,7 +208,7 @@ void snd_k_tokens(int th, snd_dtype t, int64_t B, int64_t T, int64_t D, const vo
     g.groups = T, g.step = 1, g.rows = B, g.ld = T * D;
     if (what & SND_KT_COS) group_cosines(th, &g, &out->cos, &out->pearson);
     g.groups = B, g.step = T, g.rows = T, g.ld = D;
-    if (what & SND_KT_TOKCOS) group_cosines(th, &g, &out->tokcos, &unused);
+    if (what & SND_KT_TOKCOS) group_cosines(th, &g, &out->tokcos, &out->tokpearson);
     if (!(what & SND_KT_SPLIT)) return;
     g.j.cut = snd_cut_rows(B * column_blocks(D), T * SND_COLS);
     snd_parallel(th, g.j.cut.tasks, split_task, &g);

@@ -47,7 +47,10 @@ enum { IGNORED = -100 };
 static void next_token(const feed *f, int64_t B, int64_t T) {
     for (int64_t b = 0; b < B; b++) {
         const int64_t *from = f->ids + b * (T + 1);
-        for (int64_t t = 0; t < T; t++) f->targets[b * T + t] = f->p->o.last_token && t < T - 1 ? IGNORED : from[t + 1];
+        for (int64_t t = 0; t < T; t++) {
+            const bool skipped = f->p->o.last_token && t < T - 1;
+            f->targets[b * T + t] = skipped ? IGNORED : from[t + 1];
+        }
         memmove(f->ids + b * T, from, (size_t)T * sizeof *f->ids);
     }
 }

@@ -2,27 +2,18 @@
 // the lecture's stated values as reference points. The slides' algebra is about F(u) = W2 relu(W1 u); the lecture's
 // plots fit F(u) = relu(W u) behind a stem relu(W0 x). Both are here, and a sentence says why they differ.
 // Nothing is hard-wired but what the lecture states: every curve comes from measuring a formula.
-#include "lab/lab.h"
+#include "lab/panels.h"
 
 #include <math.h>
 #include <string.h>
 
-typedef struct show {
-    snd_record *rec;
-    const snd_demo_opts *o;
-    double deadline;  // of snd_now(), with a time limit
-    bool have_slides; // the nets of the slides' panels are measured once
-    int slides_first;
-    snd_record *plots; // the sweeps of the one-matrix nets, measured once
-} show;
-
 // ---- measuring -----------------------------------------------------------------------------------------------------------------
 
-static double time_left(const show *s) {
+static double time_left(const snd_show *s) {
     return s->o->time_limit > 0 ? s->deadline - snd_now() : INFINITY;
 }
 
-static snd_measure_opts base_opts(const show *s) {
+snd_measure_opts snd_show_opts(const snd_show *s) {
     return (snd_measure_opts){.seed = s->o->seed,
                               .dtype = s->o->dtype,
                               .threads = s->o->threads,
@@ -49,21 +40,21 @@ static const struct {
               {"batch norm", "pre"}};
 enum { N_SLIDES = sizeof SLIDES / sizeof *SLIDES, BATCH_NORM = N_SLIDES - 1 };
 
-static sonde_status load(show *s, int i, int layers, snd_spec **out) {
+static sonde_status load(snd_show *s, int i, int layers, snd_spec **out) {
     const char *over[] = {snd_record_text(s->rec, "layers=%d", layers),
                           snd_record_text(s->rec, "width=%d", s->o->quick ? 256 : 512),
                           i == BATCH_NORM ? "norm=batch" : "norm=layer"};
     return snd_spec_load(s->rec->arena, SLIDES[i].wiring, over, 3, out);
 }
 
-static sonde_status measure_slides(show *s) {
+static sonde_status measure_slides(snd_show *s) {
     if (s->have_slides) return SONDE_OK;
     s->have_slides = true;
     s->slides_first = s->rec->n_runs;
     for (int i = 0; i < N_SLIDES; i++) {
         snd_spec *spec;
         SND_TRY(load(s, i, s->o->quick ? 32 : 64, &spec));
-        snd_measure_opts o = base_opts(s);
+        snd_measure_opts o = snd_show_opts(s);
         o.rows = 64;
         o.seeds = s->o->quick ? 3 : 10;
         o.no_params = true;
@@ -79,8 +70,7 @@ static double value_of(const snd_metric *m, int which) {
     return v[which];
 }
 
-// Curves of one metric over the layers of a run: in.x at 0, then layer by layer.
-static sonde_status layer_series(snd_panel *p, const snd_run *u, const char *metric) {
+sonde_status snd_show_layers(snd_panel *p, const snd_run *u, const char *label, const char *metric) {
     const int n = (int)u->depth + 1;
     double *v[5], *x;
     snd_arena *a = u->rec->arena;
@@ -93,7 +83,7 @@ static sonde_status layer_series(snd_panel *p, const snd_run *u, const char *met
         x[l] = l;
         for (int k = 0; k < 5; k++) v[k][l] = m ? value_of(m, k) : NAN;
     }
-    snd_series *s = snd_panel_series(p, u->label, x, n);
+    snd_series *s = snd_panel_series(p, label, x, n);
     if (!s) return SONDE_ENOMEM;
     s->formula = u->formula;
     snd_series_y(p, s, v[0]);
@@ -103,7 +93,7 @@ static sonde_status layer_series(snd_panel *p, const snd_run *u, const char *met
     return snd_record_status(p->rec);
 }
 
-static sonde_status slides_panel(show *s, const char *title, const char *metric, const char *y,
+static sonde_status slides_panel(snd_show *s, const char *title, const char *metric, const char *y,
                                  const char *const *labels, int n, const char *caption) {
     SND_TRY(measure_slides(s));
     snd_panel *p = snd_record_panel(s->rec, title, "layer", y, true);
@@ -112,13 +102,13 @@ static sonde_status slides_panel(show *s, const char *title, const char *metric,
     for (int i = 0; i < n; i++)
         for (int k = s->slides_first; k < s->rec->n_runs; k++)
             if (!strcmp(s->rec->runs[k]->label, labels[i])) {
-                SND_TRY(layer_series(p, s->rec->runs[k], metric));
+                SND_TRY(snd_show_layers(p, s->rec->runs[k], labels[i], metric));
                 break;
             }
     return SONDE_OK;
 }
 
-static sonde_status slides_forward(show *s, const char *title) {
+static sonde_status slides_forward(snd_show *s, const char *title) {
     static const char *const labels[] = {"plain", "residual", "1/sqrt(l)", "1/sqrt(L)", "pre-norm"};
     return slides_panel(s, title, "q", "mean square per coordinate", labels, 5,
                         "With W1 of variance 2/f and W2 of variance 1/n each block gives back the mean square that it "
@@ -127,7 +117,7 @@ static sonde_status slides_forward(show *s, const char *title) {
                         "norm makes it 1 + l.");
 }
 
-static sonde_status slides_backward(show *s, const char *title) {
+static sonde_status slides_backward(snd_show *s, const char *title) {
     static const char *const labels[] = {"plain", "residual", "1/sqrt(l)", "1/sqrt(L)", "pre-norm"};
     return slides_panel(s, title, "gq", "mean square of the gradient", labels, 5,
                         "From a unit gradient at the output back to the input: 2^(L-l) without control, (L+1)/(l+1) "
@@ -136,7 +126,7 @@ static sonde_status slides_backward(show *s, const char *title) {
                         "depend on the depth at all.");
 }
 
-static sonde_status slides_scaling(show *s, const char *title) {
+static sonde_status slides_scaling(snd_show *s, const char *title) {
     static const char *const labels[] = {"1/sqrt(L)", "scale the input", "scale the stream", "scale both"};
     return slides_panel(
         s, title, "q", "mean square per coordinate", labels, 4,
@@ -145,7 +135,7 @@ static sonde_status slides_scaling(show *s, const char *title) {
         "1/sqrt(2) still grows by 1.5 a block and forgets the input; scaling both keeps 1 and forgets it too.");
 }
 
-static sonde_status slides_norm(show *s, const char *title) {
+static sonde_status slides_norm(snd_show *s, const char *title) {
     static const char *const labels[] = {"pre-norm", "batch norm"};
     SND_TRY(slides_panel(s, title, "q", "mean square per coordinate", labels, 2,
                          "Each block adds exactly 1 with LayerNorm. With batch norm that holds for the mean square "
@@ -159,13 +149,13 @@ static sonde_status slides_norm(show *s, const char *title) {
 
 // ---- closed forms at L = 4 -----------------------------------------------------------------------------------------------------------
 
-static sonde_status closed_row(show *s, snd_rtable *t, int i, const char *form, double value, const char *at,
+static sonde_status closed_row(snd_show *s, snd_rtable *t, int i, const char *form, double value, const char *at,
                                const char *metric) {
     snd_spec *spec;
     SND_TRY(load(s, i, 4, &spec));
     snd_record *tmp = snd_record_create(s->rec->arena, SND_REC_MEASURE);
     if (!tmp) return SONDE_ENOMEM;
-    snd_measure_opts o = base_opts(s);
+    snd_measure_opts o = snd_show_opts(s);
     o.rows = 64;
     o.seeds = s->o->quick ? 10 : 20;
     o.band_runs = 128; // four layers cost little, and the rows share their draws: a centre that is off shows in all
@@ -184,7 +174,7 @@ static sonde_status closed_row(show *s, snd_rtable *t, int i, const char *form, 
     return SONDE_OK;
 }
 
-static sonde_status closed_forms(show *s, const char *title) {
+static sonde_status closed_forms(snd_show *s, const char *title) {
     static const char *const columns[] = {"net", "number", "closed form", "value", "theory", "measured", "95 % band"};
     snd_rtable *t = snd_record_table(s->rec, title, columns, 7);
     if (!t) return SONDE_ENOMEM;
@@ -215,18 +205,18 @@ static const struct {
              {"pre-norm + final norm", "in: x = relu(x)  each: x = x + F(N(x))  out: x = N(x)", 0, false}};
 enum { N_PLOTS = sizeof PLOTS / sizeof *PLOTS, N_DEPTHS = 9 };
 
-static sonde_status plot_spec(show *s, int i, int width, snd_spec **out) {
+static sonde_status plot_spec(snd_show *s, int i, int width, snd_spec **out) {
     const char *over[] = {"inputs=784", "outputs=10",     "block=one-matrix",
                           "layers=256", "init=stem = he", snd_record_text(s->rec, "width=%d", width)};
     return snd_spec_load(s->rec->arena, PLOTS[i].formula, over, 6, out);
 }
 
-static sonde_status sweep(show *s, snd_record *to, int i, int width, int64_t rows, int seeds, const char *label) {
+static sonde_status sweep(snd_show *s, snd_record *to, int i, int width, int64_t rows, int seeds, const char *label) {
     snd_spec *spec;
     int64_t depths[N_DEPTHS];
     for (int k = 0; k < N_DEPTHS; k++) depths[k] = ((int64_t)1 << k) - PLOTS[i].stem;
     SND_TRY(plot_spec(s, i, width, &spec));
-    snd_measure_opts o = base_opts(s);
+    snd_measure_opts o = snd_show_opts(s);
     o.rows = rows;
     o.cos = 0.29;
     o.loss = true;
@@ -237,7 +227,7 @@ static sonde_status sweep(show *s, snd_record *to, int i, int width, int64_t row
     return snd_lab_measure(to, spec, label, &o);
 }
 
-static sonde_status measure_plots(show *s) {
+static sonde_status measure_plots(snd_show *s) {
     if (s->plots) return SONDE_OK;
     s->plots = snd_record_create(s->rec->arena, SND_REC_MEASURE);
     if (!s->plots) return SONDE_ENOMEM;
@@ -299,7 +289,7 @@ typedef struct curve {
     ref refs[2];
 } curve;
 
-static sonde_status plots_panel(show *s, const char *title, const char *y, bool log, const curve *c, int n,
+static sonde_status plots_panel(snd_show *s, const char *title, const char *y, bool log, const curve *c, int n,
                                 const char *caption) {
     SND_TRY(measure_plots(s));
     snd_panel *p = snd_record_panel(s->rec, title, "depth", y, log);
@@ -317,7 +307,7 @@ static sonde_status plots_panel(show *s, const char *title, const char *y, bool 
     return SONDE_OK;
 }
 
-static sonde_status plots_variance(show *s, const char *title) {
+static sonde_status plots_variance(snd_show *s, const char *title) {
     static const curve c[] = {
         {0, NULL, "last", "bvar", {{0, 0, NULL}}},
         {1, NULL, "last", "bvar", {{0, 0, NULL}}},
@@ -330,7 +320,7 @@ static sonde_status plots_variance(show *s, const char *title) {
                        "lecture's '1e21 near depth 30' is the ring off the curve: depth 30 has about 1e13.");
 }
 
-static sonde_status plots_gradient(show *s, const char *title) {
+static sonde_status plots_gradient(snd_show *s, const char *title) {
     static const curve c[] = {{0, NULL, "stem.weight", "wgrms", {{0, 0, NULL}}},
                               {2, NULL, "stem.weight", "wgrms", {{256, 56, "lecture: about 1e56"}}},
                               {3, NULL, "stem.weight", "wgrms", {{0, 0, NULL}}}};
@@ -343,7 +333,7 @@ static sonde_status plots_gradient(show *s, const char *title) {
         "flat. A mean over the batch is about two decades lower than the lecture's axis, which suggests a sum.");
 }
 
-static sonde_status plots_correlation(show *s, const char *title) {
+static sonde_status plots_correlation(snd_show *s, const char *title) {
     static const curve c[] = {{0, NULL, "last", "cos", {{1, 0.48, "lecture: 0.48"}, {256, 1.0, "lecture: 1.0"}}},
                               {1, NULL, "last", "cos", {{256, 0, "lecture: 0"}}},
                               {3, NULL, "out.x", "cos", {{1, 0.21, "lecture: 0.21"}, {256, 0.08, "lecture: 0.08"}}}};
@@ -354,7 +344,7 @@ static sonde_status plots_correlation(show *s, const char *title) {
                        "that pre-norm streams share.");
 }
 
-static sonde_status plots_raw_stream(show *s, const char *title) {
+static sonde_status plots_raw_stream(snd_show *s, const char *title) {
     static const curve v[] = {
         {3, "raw stream", "last", "bvar", {{1, 0.03, "lecture: about 1"}, {256, 2.204, "lecture: about 160"}}},
         {3, "after the final norm", "out.x", "var", {{0, 0, NULL}}}};
@@ -370,7 +360,7 @@ static sonde_status plots_raw_stream(show *s, const char *title) {
                        "different as ever.");
 }
 
-static sonde_status batch_norm_gradient(show *s, const char *title) {
+static sonde_status batch_norm_gradient(snd_show *s, const char *title) {
     snd_record *tmp = snd_record_create(s->rec->arena, SND_REC_MEASURE);
     if (!tmp) return SONDE_ENOMEM;
     SND_TRY(sweep(s, tmp, 1, 64, 128, s->o->quick ? 2 : 4, PLOTS[1].label));
@@ -391,7 +381,7 @@ static sonde_status batch_norm_gradient(show *s, const char *title) {
 
 static const struct {
     const char *name, *title;
-    sonde_status (*run)(show *, const char *);
+    sonde_status (*run)(snd_show *, const char *);
 } PANELS[] = {
 #define SND_PANEL(NAME, TITLE, RUN) {NAME, TITLE, RUN},
 #include "lab/panels.def"
@@ -424,7 +414,7 @@ static sonde_status find_panel(const char *name, int *out) {
 }
 
 sonde_status snd_lab_demo(snd_record *r, const char *const *names, int n, const snd_demo_opts *o) {
-    show s = {.rec = r, .o = o, .deadline = snd_now() + o->time_limit};
+    snd_show s = {.rec = r, .o = o, .deadline = snd_now() + o->time_limit};
     const int all = n ? n : N_PANELS;
     for (int i = 0; i < all; i++) {
         int k = i;

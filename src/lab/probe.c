@@ -261,6 +261,13 @@ static sonde_status add_exit_gradients(maker *k, int exit, wanted *w, snd_id *wr
     const snd_id dy = p->o.loss ? snd_g_const(k->g, snd_g_value(k->g, e->loss)->shape, 1) : p->dy;
     snd_g_grad(k->g, &y, &dy, 1, wrt, n, grad);
     const int ex = p->o.sparse || p->m->n_exits > 1 ? exit : -1;
+    if (p->o.loss)
+        SND_TRY(add_cell(k, (snd_cell_spec){.name = "loss",
+                                            .layer = -1,
+                                            .metric = snd_metric_find("mean"),
+                                            .exit = ex,
+                                            .stat = snd_g_stat(k->g, y, 0, 0),
+                                            .width = 1}));
     for (int i = 0; i < n; i++) {
         // a value that the output does not depend on has the gradient 0, and that is worth knowing
         const snd_id gr = grad[i] ? grad[i] : snd_g_const(k->g, snd_g_value(k->g, wrt[i])->shape, 0);

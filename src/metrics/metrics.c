@@ -35,6 +35,9 @@ static double get_pearson(const double *s) {
 static double get_tokcos(const double *s) {
     return s[SND_ST_TOKCOS];
 }
+static double get_tokpearson(const double *s) {
+    return s[SND_ST_TOKPEARSON];
+}
 static double get_gtok(const double *s) {
     return log10_of(s[SND_ST_TOKMEAN], 2 * s[SND_ST_EXP]);
 }

@@ -116,20 +116,20 @@ snd_id snd_g_loss_in_pieces(snd_graph *g, snd_id loss);
 
 // ---- statistics: an f64 vector per value ----------------------------------------------------------------------------
 // True figures from the stored ones s and e = s[SND_ST_EXP]: mean, absmax, absmin times 2^e; q, var, bvar, tokmean, tokdev
-// times 2^2e;
-// the rest as they are. What was not asked for, or does not exist, is NaN. Definitions: docs/metrics.md.
+// times 2^2e; the rest as they are. What was not asked for, or does not exist, is NaN. Definitions: docs/metrics.md.
 enum {
     SND_ST_Q, SND_ST_MEAN, SND_ST_VAR, SND_ST_BVAR, SND_ST_COS, SND_ST_PEARSON, SND_ST_ABSMAX, SND_ST_AT, SND_ST_ABSMIN,
     SND_ST_KURT, SND_ST_NONFINITE, SND_ST_ROWCOS /* cos(v, w) */, SND_ST_RATIO /* |v|/|w| with exponents */,
-    SND_ST_RANK, SND_ST_UNDER_F16, SND_ST_UNDER_BF16, SND_ST_TOKCOS, SND_ST_TOKMEAN, SND_ST_TOKDEV, SND_ST_EXP, SND_ST_COUNT
+    SND_ST_RANK, SND_ST_UNDER_F16, SND_ST_UNDER_BF16, SND_ST_TOKCOS, SND_ST_TOKPEARSON, SND_ST_TOKMEAN, SND_ST_TOKDEV,
+    SND_ST_EXP, SND_ST_COUNT
 };
 enum {
     SND_SM_BVAR = 1, SND_SM_COS = 2, SND_SM_KURT = 4, SND_SM_ROWCOS = 8 /* needs w */, SND_SM_RANK = 16, SND_SM_UNDER = 32,
-    SND_SM_TOKCOS = 64, SND_SM_SPLIT = 128 /* tokmean, tokdev: q of the token means and of what differs from them */
+    SND_SM_TOKCOS = 64 /* tokcos, tokpearson */, SND_SM_SPLIT = 128 /* tokmean, tokdev: q of the token means and of what differs from them */
 };
 /// q, mean, var, absmax, at, absmin, nonfinite always; more by mask. w: 0 or a value of v's shape. Of a parameter, and of
 /// a gradient that is reduced as it appears, nothing by mask and no var. Rows of v [B, T, d] are the tokens of B examples:
-/// cos and pearson pair the same position of two examples; of other shapes tokcos, tokmean and tokdev do not exist.
+/// cos and pearson pair the same position of two examples; of other shapes the tok* do not exist.
 snd_id snd_g_stat(snd_graph *g, snd_id v, snd_id w, int mask);
 
 /// Test hook: elements of a piece, and of a matrix so large that it is read in pieces; 0: the usual ones.

@@ -129,6 +129,7 @@ static void put_tokens(const snd_oprun *r, snd_shape shape, int mask, double *s)
     s[SND_ST_COS] = k.cos;
     s[SND_ST_PEARSON] = k.pearson;
     s[SND_ST_TOKCOS] = k.tokcos;
+    s[SND_ST_TOKPEARSON] = k.tokpearson;
     s[SND_ST_TOKMEAN] = k.mean_sq;
     s[SND_ST_TOKDEV] = k.dev_sq;
 }

@@ -283,20 +283,56 @@ static const char *apart(const snd_judge *j) {
     return "smaller branches (wiring=scaled-by-depth, lns), or batch norm in the branch (norm=batch)";
 }
 
-void snd_rule_collapse(snd_judge *j) {
+// The first stream whose cosines between `things` pass the limit.
+static void collapse(snd_judge *j, const char *metric, const char *things, const char *remedy) {
     snd_found in, f;
-    if (snd_judge_named(j, "in.x", "cos", &in) && in.v > j->row->threshold) return; // they came in that way
+    if (snd_judge_named(j, "in.x", metric, &in) && in.v > j->row->threshold) return; // they came in that way
     for (int i = 0; i < j->run->n_values; i++) {
         const snd_rvalue *v = j->run->values[i];
-        if (!snd_judge_is_stream(v) || !snd_judge_number(v, "cos", &f) || f.v <= j->row->threshold) continue;
+        if (!snd_judge_is_stream(v) || !snd_judge_number(v, metric, &f) || f.v <= j->row->threshold) continue;
         char why[400], a[40], b[40], left[40];
         snprintf(why, sizeof why,
-                 "%s mean cosine between different examples is %s (at in.x %s): %s %% of the energy is left to tell "
-                 "them apart",
-                 snd_judge_word(f.measured), snd_pretty(a, f.v, 4),
-                 snd_judge_named(j, "in.x", "cos", &in) ? snd_pretty(b, in.v, 2) : "unknown",
+                 "%s mean cosine between different %s is %s (at in.x %s): %s %% of the energy is left to tell them "
+                 "apart",
+                 snd_judge_word(f.measured), things, snd_pretty(a, f.v, 4),
+                 snd_judge_named(j, "in.x", metric, &in) ? snd_pretty(b, in.v, 2) : "unknown",
                  snd_pretty(left, 100 * (1 - f.v), 2));
-        snd_judge_say(j, SND_LEVEL_WARN, v->name, f.v, false, why, apart(j));
+        snd_judge_say(j, SND_LEVEL_WARN, v->name, f.v, false, why, remedy);
         return;
     }
+}
+
+void snd_rule_collapse(snd_judge *j) {
+    collapse(j, "cos", "examples", apart(j));
+}
+
+// ---- tokens that become one ---------------------------------------------------------------------------------------------------------
+
+static const char token_cure[] =
+    "a skip around the norms (wiring=pre, b2t) or smaller branches (wiring=deepnorm, lns, init=gpt2): attention that "
+    "sees equal tokens has nothing to choose from, and its queries and keys get no gradient";
+
+void snd_rule_token_collapse(snd_judge *j) {
+    collapse(j, "tokcos", "tokens of one example", token_cure);
+}
+
+// A total norm hides this: what all tokens share passes through attention unharmed.
+void snd_rule_token_gradient(snd_judge *j) {
+    char name[64], why[400], a[40];
+    const snd_rvalue *least = NULL;
+    snd_found last, f, low = {INFINITY, false};
+    snprintf(name, sizeof name, "layers.%d.x", (int)j->run->depth - 1);
+    if (!snd_judge_named(j, name, "gdev", &last)) return;
+    for (int i = 0; i < j->run->n_values; i++) {
+        const snd_rvalue *v = j->run->values[i];
+        if (!snd_judge_is_stream(v) || !snd_judge_number(v, "gdev", &f) || f.v >= low.v) continue;
+        low = f;
+        least = v;
+    }
+    if (!least || low.v - last.v >= -j->row->threshold) return;
+    snprintf(why, sizeof why,
+             "%s mean square of the gradient's part that differs between tokens is %s times that at %s",
+             snd_judge_word(low.measured), snd_judge_text(a, low.v - last.v), name);
+    j->threshold = -j->threshold;
+    snd_judge_say(j, SND_LEVEL_WARN, least->name, low.v - last.v, true, why, token_cure);
 }

@@ -110,12 +110,14 @@
   const parts = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
   const blend = (a, b) => '#' + parts(a).map((v, i) => Math.round(0.45 * v + 0.55 * parts(b)[i]).toString(16).padStart(2, '0')).join('');
 
-  // Linear data over many decades read best as logs, too; then everything is turned into log10 here.
+  // Linear data over many decades read best as logs, too; then everything is turned into log10 here. Not cosines and
+  // shares, which live on a scale of 1: what is small there is rounding.
   function prepare(input) {
     const values = [];
     for (const s of input.series) for (const k of ['m', 't']) for (const v of s[k] || []) if (isNum(v)) values.push(v);
     if (input.log || values.length < 2 || !values.every((v) => v > 0)) return input;
-    if (Math.max(...values) / Math.min(...values) < 100) return input;
+    const most = Math.max(...values);
+    if (most < 1.001 || most / Math.min(...values) < 100) return input;
     const lg = (a) => a && a.map((v) => (isNum(v) && v > 0 ? Math.log10(v) : null));
     return Object.assign({}, input, {log: true, series: input.series.map((s) => Object.assign({}, s, {
       m: lg(s.m), t: lg(s.t), lo: lg(s.lo), hi: lg(s.hi), sd: null,
@@ -343,7 +345,7 @@
   // ---- the sections with choices -----------------------------------------------------------------------------------------------
 
   const metricNames = {q: 'mean square', rms: 'root mean square', mean: 'mean', var: 'variance over features', bvar: 'variance over the batch',
-    cos: 'cosine between examples', pearson: 'centred cosine between examples', tokcos: 'cosine between tokens', adjcos: 'cosine with the previous layer',
+    cos: 'cosine between examples', pearson: 'centred cosine between examples', tokcos: 'cosine between tokens', tokpearson: 'centred cosine between tokens', adjcos: 'cosine with the previous layer',
     cos0: 'cosine with the input', write: 'branch norm over stream norm', absmax: 'largest absolute value', kurt: 'kurtosis', rank: 'effective rank',
     entropy: 'attention entropy', maxlogit: 'largest score', gq: 'mean square of the gradient', grms: 'RMS of the gradient', gtok: 'token-mean gradient',
     gdev: 'token-deviation gradient', wgrms: 'RMS of the weight gradient', wrms: 'RMS of the weights', growth: 'growth of q per layer', gratio: 'gradient, in.x over last layer'};
@@ -429,7 +431,7 @@
       byId('h-layers').textContent = 'Every number';
       return;
     }
-    const again = figures(byId('layer-figures'), src, [['q', 'layers.*.x'], ['gq', 'layers.*.x'], ['cos', 'layers.*.x'], ['write', null], ['bvar', 'layers.*.x']]);
+    const again = figures(byId('layer-figures'), src, [['q', 'layers.*.x'], ['gq', 'layers.*.x'], ['tokcos', 'layers.*.x'], ['cos', 'layers.*.x'], ['write', null], ['bvar', 'layers.*.x']]);
     if (depths.length > 1) byId('layer-controls').append(selectBox('Depth', depths, depths.map(String), depth, (v) => { depth = Number(v); again(); }));
   }
 
