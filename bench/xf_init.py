@@ -41,7 +41,9 @@ def measure(sonde, keys, seed, batch, more):
 def number(entry, metric):
     log = entry.get("log10", {})
     if metric in log:
-        return 10 ** log[metric] if log[metric] is not None else 0.0
+        if log[metric] is None:
+            return 0.0
+        return 10 ** log[metric] if log[metric] < 308 else math.inf
     return entry.get(metric, entry.get("metrics", {}).get(metric))
 
 

@@ -325,12 +325,29 @@ static void factors_cancel(void **state) {
     }
 }
 
+// Scores of 1e8: all weight stands on one key, and no rounding may leave a gradient that large queries and keys multiply.
+static void saturated_scores_have_no_gradient(void **state) {
+    (void)state;
+    EACH_ISA(isa) EACH_TYPE(t) for (int c = 0; c < 4; c++) {
+        const setup *s = &setups[c];
+        tensors x = furnish(t, s, 0);
+        for (int64_t i = 0; i < query_count(s); i++) put(&x.q, i, 1e4 * at(&x.q, i));
+        for (int64_t i = 0; i < key_count(s); i++) put(&x.k, i, 1e4 * at(&x.k, i));
+        const snd_kattn a = call_of(s, &x);
+        run(2, t, &a, s, &x);
+        for (int64_t i = 0; i < query_count(s); i++) CHECK_SAME(fabs(at(&x.result[DQ], i)), 0);
+        for (int64_t i = 0; i < key_count(s); i++) CHECK_SAME(fabs(at(&x.result[DK], i)), 0);
+        clear(&x);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plain_loops_agree),
         cmocka_unit_test(threads_agree),
         cmocka_unit_test(care_costs_no_meaning),
         cmocka_unit_test(factors_cancel),
+        cmocka_unit_test_teardown(saturated_scores_have_no_gradient, reset_hooks),
     };
     return cmocka_run_group_tests(tests, NULL, reset_hooks);
 }
