@@ -285,11 +285,19 @@ static void both_stacks_are_measured(void **state) {
     }
     assert_non_null(snd_value_find(u->summary, "growth"));
     assert_non_null(snd_value_find(u->summary, "gratio"));
+    const char *uneven[] = {
+        "width=16",         "layers=2",        "heads=2", "arch=encoder-decoder", "vocab=20", "position=sinusoidal",
+        "encoder_layers=1", "decoder_layers=3"};
+    CHECK_OK(snd_lab_measure(r, load(a, "post", uneven, 8), "uneven", &o)); // out.x is the whole decoder's
+    assert_int_equal(r->runs[1]->depth, 3);
+    CHECK_CLOSE(metric(r->runs[1], "decoder.layers.2.x", "tokcos")->mean, metric(r->runs[1], "out.x", "tokcos")->mean,
+                0);
     o.loss = false;
     CHECK_OK(snd_lab_measure(r, load(a, "post", memory, 4), "memory", &o));
-    assert_null(snd_run_find(r->runs[1], "encoder.layers.0.x"));
-    for (int i = 0; i < r->runs[1]->n_params; i++) { // what a memory replaces has no gradient to speak of
-        const snd_rvalue *v = r->runs[1]->params[i];
+    const snd_run *m = r->runs[2];
+    assert_null(snd_run_find(m, "encoder.layers.0.x"));
+    for (int i = 0; i < m->n_params; i++) { // what a memory replaces has no gradient to speak of
+        const snd_rvalue *v = m->params[i];
         assert_true(strncmp(v->name, "encoder.", 8) != 0 || !snd_value_find(v, "wgrms"));
     }
     snd_arena_destroy(a);

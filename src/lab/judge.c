@@ -8,6 +8,12 @@ snd_spec snd_lab_at_depth(const snd_spec *s, int64_t layers) {
     return t;
 }
 
+int64_t snd_lab_depth(const snd_spec *s) {
+    snd_stack t;
+    snd_model_stack(s, &t);
+    return t.L;
+}
+
 snd_measure_opts snd_lab_batch(const snd_spec *spec, const snd_measure_opts *o) {
     snd_measure_opts b = *o;
     const bool sequences = spec->family == SND_FAM_TRANSFORMER;
@@ -24,7 +30,7 @@ sonde_status snd_lab_judge(snd_record *r, const snd_spec *spec, int first_run, c
     const snd_measure_opts b = snd_lab_batch(spec, given);
     const snd_rules_opts o = {.rows = b.rows * b.tokens};
     for (int i = first_run; i < r->n_runs; i++) {
-        const bool as_is = r->runs[i]->depth == spec->layers; // stacks may differ in depth
+        const bool as_is = r->runs[i]->depth == snd_lab_depth(spec); // stacks may differ in depth
         const snd_spec own = as_is ? *spec : snd_lab_at_depth(spec, r->runs[i]->depth);
         snd_description *d;
         SND_TRY(snd_describe_facts(r->arena, &own, &d));

@@ -68,6 +68,8 @@ sonde_status snd_lab_predict(snd_record *r, const snd_spec *spec, const char *la
 sonde_status snd_lab_measure(snd_record *r, const snd_spec *spec, const char *label, const snd_measure_opts *o) SONDE_MUST_CHECK;
 // Examples in a batch when nothing is said, of rows and of sequences; tokens of a sequence.
 enum { SND_DEFAULT_ROWS = 64, SND_DEFAULT_BATCH = 4, SND_DEFAULT_TOKENS = 64 };
+/// Layers of the only stack, or of the decoder.
+int64_t snd_lab_depth(const snd_spec *s);
 /// A copy of the spec with another number of layers.
 snd_spec snd_lab_at_depth(const snd_spec *s, int64_t layers);
 /// The options with the batch that is meant when nothing is said.

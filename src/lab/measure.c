@@ -663,7 +663,7 @@ static void sort_depths(int *d, int *n) { // ascending, each once
 
 static sonde_status run_all(job *j, const snd_spec *spec) {
     if (!j->o.n_depths) {
-        const int L = (int)spec->layers;
+        const int L = (int)snd_lab_depth(spec);
         return run_job(j, spec, &L, 1);
     }
     int *d;
@@ -710,8 +710,8 @@ static sonde_status start(job *j, snd_record *r, const snd_spec *spec, const cha
     j->deadline = snd_now() + j->o.time_limit;
     SND_FAIL_IF(measure && spec->family == SND_FAM_CONVNET, SONDE_EUNSUPPORTED,
                 "family convnet: measuring covers the mlp and transformer families in this build; describe knows it");
-    SND_FAIL_IF(spec->layers < 1 && !j->o.n_depths, SONDE_ERANGE, "layers is %lld; measuring needs at least 1",
-                (long long)spec->layers);
+    SND_FAIL_IF(snd_lab_depth(spec) < 1 && !j->o.n_depths, SONDE_ERANGE, "layers is %lld; measuring needs at least 1",
+                (long long)snd_lab_depth(spec));
     SND_FAIL_IF(j->o.dtype != SND_F32 && j->o.dtype != SND_F64, SONDE_EUSAGE, "--dtype %s: measuring is in f32 and f64",
                 snd_dtype_name(j->o.dtype));
     return check_input(j, spec);
