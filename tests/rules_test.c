@@ -238,6 +238,17 @@ static void test_tokens(void **state) {
     run(&t, 64);
     assert_true(!find(&t, "token-collapse") && !find(&t, "token-gradient"));
     end(&t);
+    t = begin("post", KEYS("layers=2", "heads=2", "arch=encoder-decoder")); // the decoder's are judged, by full names
+    put(&t, "encoder.in.x", -1, "gq", true, 9);
+    put(&t, "decoder.in.x", -1, "gq", true, 4);
+    put(&t, "decoder.layers.0.x", 0, "gq", true, 0.5);
+    put(&t, "decoder.layers.1.x", 1, "gq", true, 0);
+    put(&t, "decoder.layers.1.x", 1, "tokcos", false, 0.995);
+    run(&t, 64);
+    need(&t, "token-collapse", SND_LEVEL_WARN, "decoder.layers.1.x");
+    v = need(&t, "gradient-ratio", SND_LEVEL_WARN, "decoder.layers.0.x");
+    CHECK_CLOSE(v->value, 4, 1e-12);
+    end(&t);
 }
 
 // Among them U04 and U05 of docs/cases.md.

@@ -34,16 +34,26 @@ bool snd_judge_number(const snd_rvalue *v, const char *metric, snd_found *out) {
     return isfinite(out->v);
 }
 
+const char *snd_judge_local(const char *name) {
+    return strncmp(name, "decoder.", 8) ? name : name + 8;
+}
+
+static const snd_rvalue *named(const snd_judge *j, const char *value) {
+    for (int i = 0; i < j->run->n_values; i++)
+        if (!strcmp(snd_judge_local(j->run->values[i]->name), value)) return j->run->values[i];
+    return NULL;
+}
+
 bool snd_judge_named(const snd_judge *j, const char *value, const char *metric, snd_found *out) {
-    return snd_judge_number(snd_run_find(j->run, value), metric, out);
+    const snd_rvalue *v = named(j, value);
+    return v && snd_judge_number(v, metric, out);
 }
 
 bool snd_judge_is_stream(const snd_rvalue *v) {
-    if (!strcmp(v->name, "in.x") || !strcmp(v->name, "out.x")) return true;
-    if (strncmp(v->name, "layers.", 7) != 0) return false;
-    const char *end = NULL;
+    const char *name = snd_judge_local(v->name), *end = NULL;
     int64_t layer;
-    return snd_parse_int(v->name + 7, &layer, &end) && !strcmp(end, ".x");
+    if (!strcmp(name, "in.x") || !strcmp(name, "out.x")) return true;
+    return !strncmp(name, "layers.", 7) && snd_parse_int(name + 7, &layer, &end) && !strcmp(end, ".x");
 }
 
 const char *snd_judge_word(bool measured) {
@@ -97,6 +107,8 @@ static bool findings_of_label(const snd_judge *j) {
 
 void snd_judge_say(snd_judge *j, snd_level level, const char *where, double value, bool log, const char *why,
                    const char *remedy) {
+    const snd_rvalue *place = named(j, where);
+    if (place) where = place->name; // in full
     j->fired++;
     if (said(j, level) || (level == SND_LEVEL_OK && findings_of_label(j))) return;
     if (level > SND_LEVEL_OK) take_back_ok(j);

@@ -192,7 +192,7 @@ static double *gradients(snd_judge *j, int n_layers) {
         const snd_rvalue *v = j->run->values[i];
         snd_found f;
         if (!snd_judge_is_stream(v) || !strcmp(v->name, "out.x")) continue;
-        const int l = !strcmp(v->name, "in.x") ? 0 : v->layer + 1;
+        const int l = !strcmp(snd_judge_local(v->name), "in.x") ? 0 : v->layer + 1;
         if (l >= 0 && l <= n_layers && snd_judge_number(v, "gq", &f)) g[l] = f.v;
     }
     return g;
