@@ -295,6 +295,19 @@ try 2 measure $gpt --data text --labels text; err "--labels is for rows of the m
 try 2 measure $gpt --last-token; err "--last-token needs --loss"
 try 2 measure $gpt --cos 0.5; err "--cos is for the mlp family"
 try 2 measure pre heads=2 layers=1 --data text; err "give vocab=NUMBER"
+try 2 measure pre heads=2 width=32 layers=2 vocab=100 position=rope --data text --tokens 8 --threads 2; err "the vocabulary has 0 to 99" # on any thread
+try 2 measure pre heads=2 vocab=10; err "position: must be said"
+try 0 measure pre heads=1 width=64 layers=1 vocab=16777216 position=none --no-params --batch 1 --tokens 2
+out "seed 0, f32"; err "one seed, since a net of 1.07e+09 parameters"
+
+# a formula of one's own beside others: it is among them, under a short name; notes are said once
+own="layer: h = N(x + A(x)); x = N(x + h + M(h))"
+try 0 predict "$own" --wirings pre,post heads=2 width=32 layers=2 vocab=16 position=rope; out "your formula  layer: h"; out "post"
+err "your formula, pre, post: logits"
+[ "$(grep -c logits err)" = 1 ] || bad "a note is said more than once"
+try 0 predict pre --wirings "post,$own,$own + 0" heads=2 width=32 layers=2; out "your formula 2"; err "pre is not among --wirings"
+try 0 predict bert-base layers=1; err "BERT base:"
+try 0 predict bert-base wiring=pre layers=1; err "pre:"
 
 echo "cli_test: $n runs, $fails failures"
 [ $fails = 0 ]

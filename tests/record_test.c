@@ -452,6 +452,22 @@ static const char *used(snd_record *r, const char *family, const char *formula, 
 }
 
 // A net without a norm is not shown with one.
+// Equal notes of several runs are one, and a label that is part of another one is not that one.
+static void test_notes(void **state) {
+    (void)state;
+    snd_arena *a = snd_arena_create();
+    snd_record *r = snd_record_create(a, SND_REC_MEASURE);
+    snd_record_note_on(r, "pre-nofinal", "said once");
+    snd_record_note_on(r, "pre", "said once");
+    snd_record_note_on(r, "pre", "said once");
+    snd_record_note_on(r, "post", "another: said once");
+    snd_record_note_on(r, "final", "said once");
+    assert_int_equal(r->n_notes, 2);
+    assert_string_equal(r->notes[0], "pre-nofinal, pre, final: said once");
+    assert_string_equal(r->notes[1], "post: another: said once");
+    snd_arena_destroy(a);
+}
+
 static void test_norm_in_use(void **state) {
     snd_record *r = snd_record_create(arena(state), SND_REC_PREDICT);
     assert_string_equal(used(r, "mlp", "each:  x = x + F(N(x))", "two-matrix", "norm"), "layer");
@@ -501,6 +517,7 @@ int main(void) {
         cmocka_unit_test(test_out_of_memory),
         cmocka_unit_test_setup_teardown(test_reading_out_of_memory, setup, teardown),
         cmocka_unit_test(test_pretty),
+        cmocka_unit_test(test_notes),
         cmocka_unit_test_setup_teardown(test_norm_in_use, setup, teardown),
         cmocka_unit_test_setup_teardown(test_stated, setup, teardown),
     };

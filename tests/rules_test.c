@@ -75,6 +75,63 @@ static void end(stage *t) {
     snd_arena_destroy(t->a);
 }
 
+// Encoder-decoder: both stacks are judged, each by its own input.
+static void test_stacks(void **state) {
+    (void)state;
+    stage t =
+        begin("post", KEYS("arch=encoder-decoder", "encoder_layers=3", "decoder_layers=2", "heads=4", "layers=2"));
+    const char *const names[] = {"encoder.in.x",       "encoder.layers.0.x", "encoder.layers.1.x",
+                                 "encoder.layers.2.x", "encoder.out.x",      "decoder.in.x",
+                                 "decoder.layers.0.x", "decoder.layers.1.x", "out.x"};
+    const double gq[] = {4, 3.5, 0.5, 0, 0, -4, -1, 0, 0}, tok[] = {1, 1, 1, 1, 1, 0, 0.5, 0.995, 0.995};
+    const int layer[] = {-1, 0, 1, 2, -1, -1, 0, 1, -1};
+    for (int i = 0; i < 9; i++) {
+        put(&t, names[i], layer[i], "gq", true, gq[i]);
+        put(&t, names[i], layer[i], "tokcos", false, tok[i]);
+    }
+    run(&t, 8);
+    const snd_verdict *v = need(&t, "gradient-ratio", SND_LEVEL_WARN, "encoder.layers.1.x");
+    CHECK_CLOSE(v->value, 4, 1e-12);
+    assert_non_null(strstr(v->why, "encoder.layers.2.x over 3 layers"));
+    CHECK_CLOSE(v->threshold, 3, 1e-12);
+    v = t.r->verdicts[1];
+    assert_string_equal(v->rule, "gradient-ratio");
+    assert_string_equal(v->where, "decoder.layers.0.x");
+    CHECK_CLOSE(v->value, -4, 1e-12);
+    CHECK_CLOSE(v->threshold, -3, 1e-12);
+    v = need(&t, "token-collapse", SND_LEVEL_WARN, "decoder.layers.1.x"); // the encoder's tokens came in equal
+    assert_non_null(strstr(v->why, "at decoder.in.x 0"));
+    end(&t);
+}
+
+// A small embedding is at fault wherever a norm makes its first layer large: after the sum (Post-LN), and in a sweep that
+// shows the last layer alone.
+static void test_small_input(void **state) {
+    (void)state;
+    stage t = begin("post", KEYS("layers=3", "heads=4"));
+    const double q[] = {-3.4, 0, 0, 0}, gq[] = {3.4, 0, 0, 0};
+    char name[32];
+    for (int l = -1; l < 3; l++) {
+        snprintf(name, sizeof name, l < 0 ? "in.x" : "layers.%d.x", l);
+        put(&t, name, l, "q", true, q[l + 1]);
+        put(&t, name, l, "gq", true, gq[l + 1]);
+    }
+    run(&t, 8);
+    assert_non_null(strstr(need(&t, "gradient-ratio", SND_LEVEL_WARN, "layers.0.x")->remedy, "embedding"));
+    end(&t);
+    for (int small = 0; small < 2; small++) {
+        t = begin("post", KEYS("layers=3", "heads=4"));
+        put(&t, "in.x", -1, "q", true, small ? -3.4 : 0);
+        put(&t, "in.x", -1, "gq", true, 3.4);
+        put(&t, "layers.2.x", 2, "q", true, 0);
+        put(&t, "layers.2.x", 2, "gq", true, 0);
+        run(&t, 8);
+        const snd_verdict *v = need(&t, "gradient-ratio", SND_LEVEL_WARN, "in.x");
+        assert_int_equal(strstr(v->remedy, "embedding") != NULL, small);
+        end(&t);
+    }
+}
+
 static void test_ok(void **state) {
     (void)state;
     stage t = begin("pre", KEYS("layers=4"));
@@ -526,7 +583,9 @@ static void test_table(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ok),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_stacks),
+                                       cmocka_unit_test(test_small_input),
+                                       cmocka_unit_test(test_ok),
                                        cmocka_unit_test(test_stream),
                                        cmocka_unit_test(test_vanishing_stream),
                                        cmocka_unit_test(test_gradient),

@@ -125,13 +125,18 @@ static const char *const formula_rows[][2] = {
     {"x", "the stream, in every layer; other names live as long as their section (those of in: for all layers)"},
     {"l L s S d n pi e", "layer from 1, layers, sublayer from 1, sublayers, width, hidden width: all constants, as in "
                          "F(x)/sqrt(l) or L > 24 ? 0.5 : 1"},
+    {"Le Ld cross", "layers of encoder and decoder (0 where there is none); 1 in a decoder that has an encoder"},
     {"F A C M", "the block of each:; by name in layer: attention, cross-attention, feed-forward (an mlp has M only)"},
+    {"inner= v1= headgain= vnorm=",
+     "arguments of a sublayer: F(N(x), inner=1) a norm before its last map; A(u, v1=0.5) "
+     "the share of the first layer's values; a gain per head; a norm on the values"},
     {"N N0", "the model's norm (key norm), with and without gain and bias; every place where N stands has its own"},
     {"LN RMS BN SN DYT DERF", "a norm of that kind; arguments eps=, gain="},
     {"W(u) W(u, out)", "a fresh linear map; gain=g draws variance g/fan_in, bias=1, zero=1"},
     {"scalar(v) vector(v)", "a learned number or vector that starts at v"},
     {"relu gelu gelu_tanh silu tanh", "elementwise, as are sigmoid erf exp softplus sqrt log abs min max"},
     {"unit(u) rms(u) dot(u, v)", "per row"},
+    {"c", "the conditioning vector (key cond), as in N0(x)*(1 + W(silu(c), d))"},
     {"stop(u) drop(u) droppath(u)", "no gradient; dropout; branch dropout"},
     {"depthmix(u) depthattn(u)", "learned mixes of all earlier values"},
     {"conv shortcut pool", "convnets"},

@@ -17,7 +17,8 @@ static sonde_status load(snd_cli *c, const char *const *overrides, int n, snd_sp
     else
         c->spec = *out;
     if (s != SONDE_OK && !*out) c->file_at_fault = s == SONDE_EIO || s == SONDE_EINPUT;
-    return s;
+    // what a key lacks is input to the library; on the command line it is a word to add there
+    return s == SONDE_EINPUT && !c->file_at_fault ? SONDE_EUSAGE : s;
 }
 
 static sonde_status apply_section(snd_cli *c, const snd_spec *spec) {

@@ -105,9 +105,7 @@ static sonde_status read_options(snd_cli *c, const snd_spec *spec, bar *b, snd_m
     if (!strcmp(name, "predict")) return SONDE_OK;
     o->dtype = snd_dtype_find(snd_opt_str(c, "dtype", "f32"));
     o->max_memory = (size_t)snd_opt_int(c, "max-memory", 0);
-    const char *const *wirings; // the limit is for the whole command
-    const int n = snd_opt_strs(c, "wirings", &wirings);
-    o->time_limit = snd_opt_num(c, "time-limit", 0) / (n > 1 ? n : 1);
+    o->time_limit = snd_opt_num(c, "time-limit", 0);
     o->no_params = snd_opt_flag(c, "no-params");
     const char *what = snd_opt_str(c, "data", NULL);
     if (!what) return SONDE_OK;
@@ -127,10 +125,14 @@ static sonde_status one(snd_record *r, const snd_spec *spec, const char *label, 
     return SONDE_OK;
 }
 
-static const char *label_of(const snd_spec *s) {
-    enum { SHORT = 48 };
-    const bool brief = strlen(s->wiring_text) <= SHORT && !strchr(s->wiring_text, '\n');
-    return s->wiring_key ? s->wiring_key : s->title ? s->title : brief ? s->wiring_text : "your formula";
+// A key, a title that still fits, or a formula where it is short enough for a legend; of several long ones each has a number.
+static const char *label_of(snd_cli *c, const snd_spec *s, int *n_long) {
+    enum { SHORT = 24 };
+    const bool titled = s->title && !s->from_command_line; // of a file whose wiring is its own
+    if (titled || s->wiring_key) return titled ? s->title : s->wiring_key;
+    if (strlen(s->wiring_text) <= SHORT && !strchr(s->wiring_text, '\n')) return s->wiring_text;
+    const char *numbered = ++*n_long > 1 ? snd_arena_printf(c->arena, "your formula %d", *n_long) : NULL;
+    return numbered ? numbered : "your formula";
 }
 
 static void note_idle_tokens(const snd_cli *c, snd_record *r, const snd_spec *s) {
@@ -138,19 +140,49 @@ static void note_idle_tokens(const snd_cli *c, snd_record *r, const snd_spec *s)
         snd_record_note(r, "--tokens has no meaning here: the mlp family has examples only, and --batch counts them");
 }
 
-static sonde_status all(snd_cli *c, snd_record *r, const snd_measure_opts *o, bool measure) {
+static bool is_among(const char *const *list, int n, const char *text) {
+    for (int i = 0; i < n; i++)
+        if (!strcmp(list[i], text)) return true;
+    return false;
+}
+
+// The formula that the command line brings as SPEC or wiring=; NULL: none.
+static const char *own_formula(const snd_cli *c, const snd_spec *s) {
+    if (s->wiring_key) return NULL;
+    for (int i = 0; i < c->n_overrides; i++)
+        if (!strncmp(c->overrides[i], "wiring=", 7) && !strcmp(c->overrides[i] + 7, s->wiring_text))
+            return s->wiring_text;
+    return strcmp(c->spec_word, s->wiring_text) == 0 ? s->wiring_text : NULL;
+}
+
+// --wirings, and before them a formula of one's own, which is there to be compared. Of a key SPEC gives the settings alone.
+static sonde_status list_wirings(snd_cli *c, snd_record *r, const snd_spec *s, const char *const **list, int *n) {
+    const char *const *given;
+    const int n_given = snd_opt_strs(c, "wirings", &given);
+    const char *own = own_formula(c, s);
+    const char **both;
+    SND_NEW(c->arena, both, n_given + 1);
+    *n = 0;
+    if (n_given && own && !is_among(given, n_given, own)) both[(*n)++] = own;
+    for (int i = 0; i < n_given; i++) both[(*n)++] = given[i];
+    if (n_given && s->wiring_key && !strcmp(s->wiring_key, c->spec_word) && !is_among(given, n_given, s->wiring_key))
+        snd_record_note(r, "%s is not among --wirings and gives the settings alone", s->wiring_key);
+    *list = both;
+    return SONDE_OK;
+}
+
+static sonde_status all(snd_cli *c, snd_record *r, const snd_spec *given, const snd_measure_opts *o, bool measure) {
     const char *const *wirings;
-    const int n = snd_opt_strs(c, "wirings", &wirings);
-    snd_spec *spec;
-    if (!n) {
-        SND_TRY(snd_cli_load_spec(c, &spec));
-        note_idle_tokens(c, r, spec);
-        return one(r, spec, label_of(spec), o, measure);
-    }
+    int n, n_long = 0;
+    note_idle_tokens(c, r, given);
+    SND_TRY(list_wirings(c, r, given, &wirings, &n));
+    if (!n) return one(r, given, label_of(c, given, &n_long), o, measure);
+    snd_measure_opts share = *o; // the limit is for the whole command
+    share.time_limit /= n;
     for (int i = 0; i < n; i++) {
+        snd_spec *spec;
         SND_TRY(snd_cli_load_wiring(c, wirings[i], &spec));
-        if (i == 0) note_idle_tokens(c, r, spec);
-        SND_TRY(one(r, spec, spec->wiring_key ? spec->wiring_key : wirings[i], o, measure));
+        SND_TRY(one(r, spec, label_of(c, spec, &n_long), &share, measure));
     }
     return SONDE_OK;
 }
@@ -190,7 +222,7 @@ static sonde_status verb(snd_cli *c, bool measure) {
     sonde_status s = read_options(c, spec, &b, &o, &src);
     snd_record *r = s == SONDE_OK ? snd_record_create(c->arena, measure ? SND_REC_MEASURE : SND_REC_PREDICT) : NULL;
     if (s == SONDE_OK && !r) s = SONDE_ENOMEM;
-    if (s == SONDE_OK) s = all(c, r, &o, measure);
+    if (s == SONDE_OK) s = all(c, r, spec, &o, measure);
     const bool part = s == SONDE_EINTERRUPTED && r->n_runs > 0; // what is measured is shown and written all the same
     const sonde_status shown = s == SONDE_OK || part ? snd_cli_result(c, r) : SONDE_OK;
     close_source(&src);

@@ -47,7 +47,7 @@ typedef struct snd_measure_opts {
     bool loss;                         // upstream gradient of the objective's loss instead of N(0, 1) on out.x
     bool last_token;                   // the loss of each example's last token alone (Xiong et al. 2020)
     bool no_params;                    // leave parameters' gradients out (saves a third of the work)
-    uint64_t seed; int seeds;          // 0: 3
+    uint64_t seed; int seeds;          // 0: 3, of a net with more than 1e9 parameters 1
     snd_dtype dtype;                   // NONE: f32
     const int64_t *depths; int n_depths;   // a sweep; NULL: the spec's own depth, every layer
     const char *const *metrics; int n_metrics;   // asked for by name (switches costly ones on)

@@ -18,6 +18,8 @@ enum {
     LOOK_RUNS = 24
 };
 
+static const double LARGE = 1e9; // parameters from which a measurement takes one seed unless more are asked for
+
 typedef struct job {
     snd_record *rec;
     snd_arena *arena, *theory_arena; // of this measurement, both
@@ -127,7 +129,7 @@ static sonde_status predict(job *j) {
 
 static void note_theory(job *j) {
     const char *note = j->theory ? snd_predicted_note(j->theory) : NULL;
-    if (note) snd_record_note(j->rec, "%s: %s", j->label, note);
+    if (note) snd_record_note_on(j->rec, j->label, note);
 }
 
 // Log10 of a linear number under the metric's scale.
@@ -481,8 +483,8 @@ static void note_memory(const job *j, const snd_probe *p) {
     static const char *const weights[] = {"all weights in memory", "a layer's weights in memory at a time",
                                           "weights drawn for each use"};
     if (snd_g_many(p->m->g, p->m->logits))
-        snd_record_note(j->rec, "%s: logits of this batch are too many to be made at once; they are not shown",
-                        j->label);
+        snd_record_note_on(j->rec, j->label,
+                           "logits of this batch are too many to be made at once; they are not shown");
     if (!j->o.max_memory && !p->way.again) return;
     snd_record_note(j->rec, "%s: %zu MiB for one run: %s%s", j->label, (snd_probe_bytes(p) >> 20) + 1,
                     weights[p->way.params], p->way.again ? ", layers computed again for the backward pass" : "");
@@ -698,6 +700,21 @@ static sonde_status check_input(const job *j, const snd_spec *spec) {
     return SONDE_OK;
 }
 
+// Three, or one of a large net, a seed of which takes minutes; its width makes seeds much alike.
+static sonde_status default_seeds(job *j, const snd_spec *spec) {
+    int64_t layers = 0;
+    for (int i = 0; i < j->o.n_depths; i++) layers = j->o.depths[i] > layers ? j->o.depths[i] : layers;
+    const snd_spec deepest = layers ? snd_lab_at_depth(spec, layers) : *spec;
+    snd_description *d;
+    SND_TRY(snd_describe_facts(j->rec->arena, &deepest, &d));
+    j->seeds = (double)d->n_learned > LARGE ? 1 : 3;
+    char size[40];
+    if (j->seeds == 1)
+        snd_record_note(j->rec, "%s: one seed, since a net of %s parameters takes long; --seeds N for more", j->label,
+                        snd_format_num(size, (double)d->n_learned, 3));
+    return SONDE_OK;
+}
+
 static sonde_status start(job *j, snd_record *r, const snd_spec *spec, const char *label, const snd_measure_opts *o,
                           bool measure) {
     *j = (job){.rec = r, .label = label, .o = snd_lab_batch(spec, o), .measure = measure};
@@ -706,7 +723,7 @@ static sonde_status start(job *j, snd_record *r, const snd_spec *spec, const cha
     const bool cheap =
         spec->family == SND_FAM_MLP; // to simulate; a Transformer's bands cost many times its measurement
     if (j->o.bands == SND_BANDS_INVALID) j->o.bands = measure && cheap ? SND_BANDS_SIMULATED : SND_BANDS_THEORY;
-    j->seeds = j->o.seeds > 0 ? j->o.seeds : measure ? 3 : 1;
+    j->seeds = j->o.seeds > 0 ? j->o.seeds : 1;
     j->deadline = snd_now() + j->o.time_limit;
     SND_FAIL_IF(measure && spec->family == SND_FAM_CONVNET, SONDE_EUNSUPPORTED,
                 "family convnet: measuring covers the mlp and transformer families in this build; describe knows it");
@@ -714,7 +731,8 @@ static sonde_status start(job *j, snd_record *r, const snd_spec *spec, const cha
                 (long long)snd_lab_depth(spec));
     SND_FAIL_IF(j->o.dtype != SND_F32 && j->o.dtype != SND_F64, SONDE_EUSAGE, "--dtype %s: measuring is in f32 and f64",
                 snd_dtype_name(j->o.dtype));
-    return check_input(j, spec);
+    SND_TRY(check_input(j, spec));
+    return measure && j->o.seeds <= 0 ? default_seeds(j, spec) : SONDE_OK;
 }
 
 sonde_status snd_lab_predict(snd_record *r, const snd_spec *spec, const char *label, const snd_measure_opts *o) {

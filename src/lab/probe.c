@@ -528,6 +528,10 @@ sonde_status snd_probe_run(const snd_probe *p, uint64_t first, int n, double *va
     snd_parallel(wide ? threads : 1, n, seed_task, &b);
     sonde_status s = SONDE_OK;
     for (int i = 0; i < n && s == SONDE_OK; i++) *whole += (s = status[i]) == SONDE_OK;
+    if (wide && s != SONDE_OK && s != SONDE_ENOMEM && s != SONDE_EINTERRUPTED) {
+        seed_task(&b, *whole); // the message stayed on the thread that wrote it
+        s = status[*whole];
+    }
     snd_free(status);
     if (s == SONDE_ENOMEM)
         SND_FAIL(s, "no memory for a run of %zu MiB", snd_probe_bytes(p) >> 20); // said on another thread

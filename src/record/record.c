@@ -200,6 +200,29 @@ void snd_record_note(snd_record *r, const char *fmt, ...) {
     r->notes[r->n_notes++] = copy(r, s);
 }
 
+// Is label one of the items of "a, b, c" (n bytes)?
+static bool is_listed(const char *items, size_t n, const char *label) {
+    const size_t len = strlen(label);
+    for (const char *at = items; (at = strstr(at, label)) && at + len <= items + n; at++) {
+        const bool starts = at == items || (at >= items + 2 && !strncmp(at - 2, ", ", 2));
+        if (starts && (at + len == items + n || !strncmp(at + len, ", ", 2))) return true;
+    }
+    return false;
+}
+
+void snd_record_note_on(snd_record *r, const char *label, const char *note) {
+    const size_t len = strlen(note);
+    for (int i = 0; i < r->n_notes; i++) {
+        const char *old = r->notes[i];
+        const size_t all = strlen(old);
+        if (all < len + 2 || strcmp(old + all - len, note) != 0 || strncmp(old + all - len - 2, ": ", 2) != 0) continue;
+        const size_t n = all - len - 2;
+        if (!is_listed(old, n, label)) r->notes[i] = snd_record_text(r, "%.*s, %s: %s", (int)n, old, label, note);
+        return;
+    }
+    snd_record_note(r, "%s: %s", label, note);
+}
+
 // ---- panels, tables ---------------------------------------------------------------------------------------------------
 
 snd_panel *snd_record_panel(snd_record *r, const char *title, const char *x_name, const char *y_name, bool log) {

@@ -134,6 +134,8 @@ snd_rvalue *snd_run_param(snd_run *u, const char *name, int layer);
 snd_metric *snd_value_metric(snd_rvalue *v, const char *name, bool log);     // the metric, made (all absent) on first use
 snd_verdict *snd_record_verdict(snd_record *r, const char *rule, snd_level level, const char *where);
 void snd_record_note(snd_record *r, const char *fmt, ...) SND_PRINTF(2, 3);
+/// "LABEL: note"; a note that is there already gets the label in front ("pre, post: note"), if it lacks it.
+void snd_record_note_on(snd_record *r, const char *label, const char *note);
 snd_panel *snd_record_panel(snd_record *r, const char *title, const char *x_name, const char *y_name, bool log);
 /// n points; every array given here and below is copied (n numbers, NAN where unknown).
 snd_series *snd_panel_series(snd_panel *p, const char *label, const double *x, int n);

@@ -21,12 +21,14 @@ typedef struct snd_found { double v; bool measured; } snd_found;   // v: log10 w
 /// Metric of a value: the measured mean if there is one, else the prediction. False: neither, or not a finite number (for
 /// log metrics -INFINITY, an exact zero, is not finite either).
 bool snd_judge_number(const snd_rvalue *v, const char *metric, snd_found *out);
-/// By its name in the only stack or, in an encoder-decoder, in the decoder: what is judged there is the decoder.
+/// By its name in the only stack or, in an encoder-decoder, in the decoder.
 bool snd_judge_named(const snd_judge *j, const char *value, const char *metric, snd_found *out);
-/// A value's name without the decoder's prefix.
-const char *snd_judge_local(const char *name);
-/// Forward values have no "grad." in front; streams are in.x, layers.N.x, out.x.
+/// The same of in.x, layers.N.x, out.x in one stack of an encoder-decoder: stack is "encoder.", "decoder." or "".
+bool snd_judge_in_stack(const snd_judge *j, const char *stack, const char *value, const char *metric, snd_found *out);
+/// Forward values have no "grad." in front; streams are in.x, layers.N.x, out.x, of any stack.
 bool snd_judge_is_stream(const snd_rvalue *v);
+/// What stands before the names of the stack that a value belongs to: "encoder.", "decoder." or "".
+const char *snd_judge_stack(const snd_judge *j, const snd_rvalue *v);
 const char *snd_judge_word(bool measured);     // "measured", "predicted"
 /// A number given as its log10, for sentences.
 const char *snd_judge_text(char out[40], double log10_abs);

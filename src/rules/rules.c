@@ -34,14 +34,13 @@ bool snd_judge_number(const snd_rvalue *v, const char *metric, snd_found *out) {
     return isfinite(out->v);
 }
 
-const char *snd_judge_local(const char *name) {
-    return strncmp(name, "decoder.", 8) ? name : name + 8;
-}
+static const char *const stacks[] = {"encoder.", "decoder."};
 
 static const snd_rvalue *named(const snd_judge *j, const char *value) {
-    for (int i = 0; i < j->run->n_values; i++)
-        if (!strcmp(snd_judge_local(j->run->values[i]->name), value)) return j->run->values[i];
-    return NULL;
+    const snd_rvalue *v = snd_run_find(j->run, value);
+    char name[80];
+    snprintf(name, sizeof name, "%s%s", stacks[1], value);
+    return v ? v : snd_run_find(j->run, name);
 }
 
 bool snd_judge_named(const snd_judge *j, const char *value, const char *metric, snd_found *out) {
@@ -49,11 +48,31 @@ bool snd_judge_named(const snd_judge *j, const char *value, const char *metric, 
     return v && snd_judge_number(v, metric, out);
 }
 
+static const char *stack_of(const char *name) {
+    for (int i = 0; i < 2; i++)
+        if (!strncmp(name, stacks[i], strlen(stacks[i]))) return stacks[i];
+    return "";
+}
+
+const char *snd_judge_stack(const snd_judge *j, const snd_rvalue *v) {
+    const bool decoders = j->spec->arch == SND_ARCH_ENCDEC && !strcmp(v->name, "out.x"); // named without its stack
+    return decoders ? stacks[1] : stack_of(v->name);
+}
+
+bool snd_judge_in_stack(const snd_judge *j, const char *stack, const char *value, const char *metric, snd_found *out) {
+    char name[80];
+    const bool decoders = !strcmp(stack, stacks[1]) && !strcmp(value, "out.x");
+    snprintf(name, sizeof name, "%s%s", decoders ? "" : stack, value);
+    return snd_judge_number(snd_run_find(j->run, name), metric, out);
+}
+
 bool snd_judge_is_stream(const snd_rvalue *v) {
-    const char *name = snd_judge_local(v->name), *end = NULL;
-    int64_t layer;
+    const char *name = v->name + strlen(stack_of(v->name));
     if (!strcmp(name, "in.x") || !strcmp(name, "out.x")) return true;
-    return !strncmp(name, "layers.", 7) && snd_parse_int(name + 7, &layer, &end) && !strcmp(end, ".x");
+    if (strncmp(name, "layers.", 7) != 0) return false;
+    const char *end = NULL;
+    int64_t layer;
+    return snd_parse_int(name + 7, &layer, &end) && !strcmp(end, ".x");
 }
 
 const char *snd_judge_word(bool measured) {

@@ -179,9 +179,9 @@ typedef struct step {
     double most, sum;
 } step; // log10 of the mean square, gained going back
 
-// log10 of the gradient's mean square where layer l begins, l = 0..n_layers (the last: where the last one ends); NAN where
-// it is not known. NULL: no memory, which the record remembers.
-static double *gradients(snd_judge *j, int n_layers) {
+// log10 of the gradient's mean square where layer l of a stack begins, l = 0..n_layers (the last: where the last one ends);
+// NAN where it is not known. NULL: no memory, which the record remembers.
+static double *gradients(snd_judge *j, const char *stack, int n_layers) {
     double *g = snd_arena_array(j->rec->arena, (size_t)n_layers + 1, sizeof *g);
     if (!g) {
         j->rec->failed = true;
@@ -191,8 +191,8 @@ static double *gradients(snd_judge *j, int n_layers) {
     for (int i = 0; i < j->run->n_values; i++) {
         const snd_rvalue *v = j->run->values[i];
         snd_found f;
-        if (!snd_judge_is_stream(v) || !strcmp(v->name, "out.x")) continue;
-        const int l = !strcmp(snd_judge_local(v->name), "in.x") ? 0 : v->layer + 1;
+        if (!snd_judge_is_stream(v) || strcmp(snd_judge_stack(j, v), stack) != 0 || strstr(v->name, "out.x")) continue;
+        const int l = strstr(v->name, "in.x") ? 0 : v->layer + 1;
         if (l >= 0 && l <= n_layers && snd_judge_number(v, "gq", &f)) g[l] = f.v;
     }
     return g;
@@ -213,34 +213,39 @@ static step steepest(const double *g, int last_layer, double sign) {
     return s;
 }
 
-// A first layer that adds a hundred times what came in, and reads it through a norm, leaves the input's gradient that
-// much larger: the input starts too small, the layers are fine.
-static bool dwarfs_input(const snd_judge *j, const step *s) {
-    snd_found in, first;
-    return j->d->all_normed && s->first == 0 && s->last <= 1 && snd_judge_named(j, "in.x", "q", &in) &&
-           snd_judge_named(j, "layers.0.x", "q", &first) && first.v - in.v > 2;
+// A first layer that makes a hundred times what came in, through norms, leaves the input's gradient that much larger: the
+// input starts too small, the layers are fine. A depth sweep knows no first layer (s->first < 0): there a small input and
+// what has become of it in the last one tell.
+static bool dwarfs_input(const snd_judge *j, const step *s, const char *stack, const char *last) {
+    snd_found in, grown;
+    if (!(j->d->all_normed || j->d->final_norm) || s->first > 0 || s->last > 1) return false;
+    return snd_judge_in_stack(j, stack, "in.x", "q", &in) &&
+           snd_judge_in_stack(j, stack, s->first < 0 ? last : "layers.0.x", "q", &grown) && grown.v - in.v > 2 &&
+           (s->first == 0 || in.v < -2);
 }
 
 static const char *larger_input(const snd_judge *j) {
     return j->d->tokens > 1
                ? "a larger start of the embedding (embed_scale, or embed = normal(s) in init): the stream that "
-                 "enters is far smaller than what the first layer adds; the layers after it are not at fault"
+                 "enters is far smaller than what the first layer makes of it; the layers after it are not at fault"
                : "a larger input stream (stem = normal(s) in init): what enters is far smaller than what the "
-                 "first layer adds; the layers after it are not at fault";
+                 "first layer makes of it; the layers after it are not at fault";
 }
 
-void snd_rule_gradient(snd_judge *j) {
-    char last[64], why[500], advice[200], a[40], b[40];
-    const int top = (int)j->run->depth - 1;
+static void judge_gradient(snd_judge *j, const char *stack, int depth) {
+    char last[64], where[80], why[500], advice[200], a[40], b[40];
+    const int top = depth - 1;
     snd_found in, out;
     snprintf(last, sizeof last, "layers.%d.x", top);
-    if (top < 1 || !snd_judge_named(j, "in.x", "gq", &in) || !snd_judge_named(j, last, "gq", &out)) return;
+    if (top < 1 || !snd_judge_in_stack(j, stack, "in.x", "gq", &in) || !snd_judge_in_stack(j, stack, last, "gq", &out))
+        return;
     const double ratio = in.v - out.v;
     if (fabs(ratio) <= j->row->threshold) return;
     const bool grows = ratio > 0;
-    int n = snprintf(why, sizeof why, "%s mean square of the gradient at in.x is %s times that at %s over %d layers",
-                     snd_judge_word(in.measured && out.measured), snd_judge_text(a, ratio), last, top + 1);
-    const double *g = gradients(j, top + 1);
+    int n =
+        snprintf(why, sizeof why, "%s mean square of the gradient at %sin.x is %s times that at %s%s over %d layers",
+                 snd_judge_word(in.measured && out.measured), stack, snd_judge_text(a, ratio), stack, last, depth);
+    const double *g = gradients(j, stack, depth);
     if (!g) return;
     const step s = steepest(g, top, grows ? 1 : -1);
     if (s.first >= 0)
@@ -251,11 +256,23 @@ void snd_rule_gradient(snd_judge *j) {
                                       : "a residual connection (wiring=residual, pre): a higher learning rate does not "
                                         "reach the first layers alone";
     snprintf(advice, sizeof advice, "%s; clipping hides this but does not cure it", calmer(j));
-    const char *remedy = !grows ? cure : dwarfs_input(j, &s) ? larger_input(j) : advice;
-    char where[64];
-    snprintf(where, sizeof where, "layers.%d.x", s.first >= 0 ? s.first : top);
-    if (!grows) j->threshold = -j->threshold; // the table holds decades both ways
-    snd_judge_say(j, SND_LEVEL_WARN, s.first >= 0 ? where : "in.x", ratio, true, why, remedy);
+    const char *remedy = !grows ? cure : dwarfs_input(j, &s, stack, last) ? larger_input(j) : advice;
+    if (s.first >= 0)
+        snprintf(where, sizeof where, "%slayers.%d.x", stack, s.first);
+    else
+        snprintf(where, sizeof where, "%sin.x", stack);
+    j->threshold = grows ? j->row->threshold : -j->row->threshold; // the table holds decades both ways
+    snd_judge_say(j, SND_LEVEL_WARN, where, ratio, true, why, remedy);
+}
+
+void snd_rule_gradient(snd_judge *j) {
+    const int depth = (int)j->run->depth;
+    if (j->spec->arch != SND_ARCH_ENCDEC) {
+        judge_gradient(j, "", depth);
+        return;
+    }
+    judge_gradient(j, "encoder.", (int)j->spec->encoder_layers);
+    judge_gradient(j, "decoder.", depth);
 }
 
 void snd_rule_gradient_f32(snd_judge *j) {
@@ -285,18 +302,19 @@ static const char *apart(const snd_judge *j) {
 
 // The first stream whose cosines between `things` pass the limit.
 static void collapse(snd_judge *j, const char *metric, const char *things, const char *remedy) {
-    snd_found in, f;
-    if (snd_judge_named(j, "in.x", metric, &in) && in.v > j->row->threshold) return; // they came in that way
     for (int i = 0; i < j->run->n_values; i++) {
         const snd_rvalue *v = j->run->values[i];
+        snd_found in, f;
+        const char *stack = snd_judge_stack(j, v);
+        const bool has_in = snd_judge_in_stack(j, stack, "in.x", metric, &in);
+        if (has_in && in.v > j->row->threshold) continue; // they came in that way
         if (!snd_judge_is_stream(v) || !snd_judge_number(v, metric, &f) || f.v <= j->row->threshold) continue;
         char why[400], a[40], b[40], left[40];
         snprintf(why, sizeof why,
-                 "%s mean cosine between different %s is %s (at in.x %s): %s %% of the energy is left to tell them "
-                 "apart",
-                 snd_judge_word(f.measured), things, snd_pretty(a, f.v, 4),
-                 snd_judge_named(j, "in.x", metric, &in) ? snd_pretty(b, in.v, 2) : "unknown",
-                 snd_pretty(left, 100 * (1 - f.v), 2));
+                 "%s mean cosine between different %s is %s (at %sin.x %s): %s %% of the energy is left to tell "
+                 "them apart",
+                 snd_judge_word(f.measured), things, snd_pretty(a, f.v, 4), stack,
+                 has_in ? snd_pretty(b, in.v, 2) : "unknown", snd_pretty(left, 100 * (1 - f.v), 2));
         snd_judge_say(j, SND_LEVEL_WARN, v->name, f.v, false, why, remedy);
         return;
     }
