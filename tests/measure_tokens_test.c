@@ -206,6 +206,30 @@ static void attention_is_measured(void **state) {
     snd_arena_destroy(a);
 }
 
+// Admin's vectors are profiled in a net that has them at 1; attention's map to its values is none of them. And a band is
+// never narrower than the error of the theory behind it, whatever the number of seeds.
+static void profiled_nets_agree_with_theory(void **state) {
+    (void)state;
+    snd_arena *a = snd_arena_create();
+    snd_record *r = snd_record_create(a, SND_REC_MEASURE);
+    static const char *const keys[] = {"width=64", "layers=8", "heads=4"};
+    const snd_measure_opts o = {
+        .rows = 4, .tokens = 16, .seeds = 8, .dtype = SND_F32, .bands = SND_BANDS_THEORY, .threads = 1};
+    CHECK_OK(snd_lab_measure(r, load(a, "admin", keys, 3), "admin", &o));
+    for (int l = 1; l < 8; l += 3) {
+        char stream[32], branch[32];
+        snprintf(stream, sizeof stream, "layers.%d.x", l);
+        snprintf(branch, sizeof branch, "layers.%d.A.out", l);
+        const snd_metric *c = metric(r->runs[0], stream, "tokcos"), *q = metric(r->runs[0], branch, "q");
+        print_message("%s: tokcos %.3f for %.3f, %s: q %.3f for %.3f\n", stream, c->mean, c->predicted, branch,
+                      pow(10, q->mean), pow(10, q->predicted));
+        CHECK_CLOSE(c->mean, c->predicted, 0.05); // one to two standard errors of eight seeds at this width
+        CHECK_CLOSE(q->mean, q->predicted, 0.08);
+        assert_true(q->hi - q->lo > 2 * 1.96 * log10(1 + 0.05));
+    }
+    snd_arena_destroy(a);
+}
+
 // Bytes 0, 1, 2, ...: whatever place the seed picks, the next token is one more.
 static void text_is_read_at_seeded_places(void **state) {
     (void)state;
@@ -336,6 +360,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(metrics_are_what_their_definitions_say),
         cmocka_unit_test(attention_is_measured),
+        cmocka_unit_test(profiled_nets_agree_with_theory),
         cmocka_unit_test(text_is_read_at_seeded_places),
         cmocka_unit_test(masked_tokens_are_asked_for),
         cmocka_unit_test(both_stacks_are_measured),

@@ -215,6 +215,30 @@ static void bands_are_as_wide_as_nets_are_different(void **state) {
     snd_arena_destroy(a);
 }
 
+// The error of the algebra itself: whole where attention writes all there is, its share in a sum, none after a norm.
+static void what_attention_is_off_by_enters_by_its_share(void **state) {
+    (void)state;
+    static const char *const keys[] = {"layers=1", "heads=4", "width=256"};
+    snd_arena *a = snd_arena_create();
+    snd_predicted x, alone;
+    snd_prediction *p = predict(a, "layer: b = A(x); x = x + 2*b\nout: x = N(x)", keys, 3, &FOUR);
+    assert_true(snd_predicted_metric(p, "in.x", SND_PM_Q, &x));
+    CHECK_CLOSE(x.error, 0, 1e-12);
+    assert_true(snd_predicted_metric(p, "layers.0.A.out", SND_PM_Q, &alone));
+    CHECK_CLOSE(alone.error, 0.06 / log(10), 1e-6);
+    assert_true(snd_predicted_metric(p, "layers.0.x", SND_PM_Q, &x));
+    const double share = 4 * alone.value / (1 + 4 * alone.value);
+    CHECK_CLOSE(x.error, log10(1 + share * (exp(0.06) - 1)), 1e-6);
+    assert_true(snd_predicted_metric(p, "out.x", SND_PM_Q, &x));
+    CHECK_CLOSE(x.error, 0, 1e-12);
+    assert_true(snd_predicted_metric(p, "out.x", SND_PM_GQ, &x));
+    CHECK_CLOSE(x.error, 2.0 / 256 / log(10), 1e-6); // a norm's projections
+    assert_true(snd_predicted_metric(p, "layers.0.A.in", SND_PM_GQ, &x));
+    assert_true(x.error > 2.0 / 256 / log(10));
+    snd_prediction_free(p);
+    snd_arena_destroy(a);
+}
+
 // ---- closed forms -----------------------------------------------------------------------------------------------------------
 
 // Without scores a token averages what it sees: o_t is the mean of v over n_t tokens.
@@ -384,12 +408,19 @@ static void every_preset_is_predicted(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(simulated_nets_agree),      cmocka_unit_test(long_keys_are_looked_at),
-        cmocka_unit_test(encoder_and_decoder_agree), cmocka_unit_test(bands_are_as_wide_as_nets_are_different),
-        cmocka_unit_test(equal_scores_average),      cmocka_unit_test(a_softcap_flattens),
-        cmocka_unit_test(one_token_is_an_mlp),       cmocka_unit_test(parts_of_the_gradient_add_up),
-        cmocka_unit_test(inputs_have_their_kernels), cmocka_unit_test(more_tokens_than_positions_are_refused),
-        cmocka_unit_test(every_wiring_is_predicted), cmocka_unit_test(every_preset_is_predicted),
+        cmocka_unit_test(simulated_nets_agree),
+        cmocka_unit_test(long_keys_are_looked_at),
+        cmocka_unit_test(encoder_and_decoder_agree),
+        cmocka_unit_test(bands_are_as_wide_as_nets_are_different),
+        cmocka_unit_test(what_attention_is_off_by_enters_by_its_share),
+        cmocka_unit_test(equal_scores_average),
+        cmocka_unit_test(a_softcap_flattens),
+        cmocka_unit_test(one_token_is_an_mlp),
+        cmocka_unit_test(parts_of_the_gradient_add_up),
+        cmocka_unit_test(inputs_have_their_kernels),
+        cmocka_unit_test(more_tokens_than_positions_are_refused),
+        cmocka_unit_test(every_wiring_is_predicted),
+        cmocka_unit_test(every_preset_is_predicted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

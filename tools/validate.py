@@ -7,9 +7,16 @@ log gq of the stream after every layer is held against the 95 % and 99.9 % bands
     tools/validate.py --only pre,our-3,random-17          # some of it, with every layer outside its band
     tools/validate.py --docs docs/theory.md               # also writes the page's table between its two marks
     tools/validate.py --theory                            # infinite-width algebra alone, at width 2048 and depth 8
+    tools/validate.py --tokens                            # Transformers: another table and criterion, see below
 
 Exit status 1 when the criterion is missed: 90 % of all layers inside their 95 % band, and no entry with more than
 10 % of its layers outside the 99.9 % band.
+
+With --tokens: every wiring that a Transformer can have as a decoder and as an encoder, and pre and post with other parts,
+five seeds, width 256, 24 layers, 4 x 64 tokens. Per layer, the mean over seeds must lie near the wide limit (q within
+10 %, gq within 25 %, tokcos within 0.03) or inside the band of that mean; a cosine, which has no band of its own, must
+have the prediction inside the 95 % interval that Student's t gives its five seeds. Exit status 1 when that holds for
+fewer than 90 % of the layers.
 """
 import argparse
 import concurrent.futures
@@ -58,6 +65,14 @@ LECTURE = [
         ("pre", "norm before the branch and at the end", "in: x = relu(x)\neach: x = x + F(N(x))\nout: x = N(x)\ninit: stem = he"),
         ("batch", "no skip, batch norm after every ReLU", "in: x = BN(relu(x))\neach: x = BN(F(x))\ninit: stem = he"))
 ]
+
+# Transformers: keys for both architectures, then what pre and post are varied by.
+TOKENS = ("heads=4", "vocab=1000", "position=learned", "context=64")
+PARTS = (("rope", ("position=rope",)), ("alibi", ("position=alibi",)), ("t5", ("position=t5",)), ("rms", ("norm=rms",)),
+         ("gated", ("gated=true", "act=silu")), ("gqa", ("kv_heads=1",)), ("qk-norm", ("qk_norm=rms-head",)),
+         ("window", ("window=8",)), ("llama-like", ("position=rope", "norm=rms", "gated=true", "act=silu", "kv_heads=2", "init=llama")))
+NEAR = {"q": 0.10, "gq": 0.25, "tokcos": 0.03}  # relative, relative, absolute
+STUDENT = {2: 12.706, 3: 4.303, 5: 2.776, 10: 2.262, 20: 2.093}  # 97.5 % with n - 1 degrees of freedom
 
 # ---- formulas at random -------------------------------------------------------------------------------------------------
 
@@ -162,12 +177,12 @@ def drawn(n, seed):
     return [(f"random-{i + 1}", "drawn", *w.draw()) for i in range(n)]
 
 
-def catalogue(sonde):
-    """Entries that an mlp can hold: nothing called A, C or M, no convolution."""
+def catalogue(sonde, families=("any",)):
+    """Entries that these families can hold; any: an mlp too, nothing called A, C or M, no convolution."""
     text = subprocess.run([sonde, "wirings", "--json"], check=True, capture_output=True, text=True).stdout
     out = []
     for w in json.loads(text)["wirings"]:
-        if w["family"] == "any":
+        if w["family"] in families:
             out.append((w["key"], w["title"], w["key"], ("cond=8",) if w["key"].startswith("adaln") else ()))
     return out
 
@@ -245,6 +260,39 @@ def score(doc):
     return s
 
 
+class Near:
+    """Layers of one net that are near the wide limit, or inside the band of their mean, for each metric."""
+
+    def __init__(self, doc, seeds):
+        self.n, self.near, self.fine = {}, {}, {}
+        self.gap, self.missed = {}, {}
+        for m in NEAR:
+            rows = [v for v in streams(doc) if get(v, "predicted", m) is not None]
+            gaps = [self.distance(v, m) for v in rows]
+            near = [abs(g) <= NEAR[m] for g in gaps]
+            fine = [a or self.inside(v, m, seeds) for a, v in zip(near, rows)]
+            self.n[m], self.near[m], self.fine[m] = len(rows), sum(near), sum(fine)
+            self.gap[m] = max(gaps, key=abs, default=0)
+            self.missed[m] = [layer + 1 for layer, ok in enumerate(fine) if not ok]
+
+    @staticmethod
+    def distance(v, m):
+        got, theory = get(v, "metrics", m), get(v, "predicted", m)
+        if got is None:
+            return math.inf
+        return math.expm1(min((got - theory) * math.log(10), 700)) if m in LOG else got - theory
+
+    @staticmethod
+    def inside(v, m, seeds):
+        got, band = get(v, "metrics", m), get(v, "band", m)
+        if got is None:
+            return False
+        if band is None and seeds in STUDENT:  # the seeds' own interval
+            half = STUDENT[seeds] * v["sd"].get(m, 0) / math.sqrt(seeds)
+            return abs(got - get(v, "predicted", m)) <= half
+        return band is not None and band[0] is not None and band[0] <= got <= band[1]
+
+
 # ---- output -------------------------------------------------------------------------------------------------------------
 
 
@@ -264,6 +312,34 @@ def table(rows):
     return "\n".join(lines)
 
 
+def gap_text(m, gap):
+    if m == "tokcos":
+        return f"{gap:+.3f}"
+    return "x1000" if gap > 1000 else f"x{1 + gap:.3g}" if gap > 9 else f"{100 * gap:+.0f} %"
+
+
+def layers_text(layers):
+    runs = []
+    for l in layers:
+        if runs and runs[-1][1] == l - 1:
+            runs[-1][1] = l
+        else:
+            runs.append([l, l])
+    return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in runs)
+
+
+def near_row(name, s):
+    cells = [name]
+    for m in NEAR:
+        cells += [f"{100 * s.near[m] / max(s.n[m], 1):.0f}", f"{100 * s.fine[m] / max(s.n[m], 1):.0f}", gap_text(m, s.gap[m])]
+    missed = "; ".join(f"{m}: {layers_text(s.missed[m])}" for m in NEAR if s.missed[m])
+    return "| " + " | ".join(cells + [missed]) + " |"
+
+
+NEAR_HEAD = ("| net | q: near % | or in band % | largest gap | gq: near % | or in band % | largest gap | tokcos: near % | or in band % | "
+             "largest gap | layers outside |\n" + "|---" * 11 + "|")
+
+
 def formulas_text(rows):
     lines = []
     for name, formula, keys, _ in rows:
@@ -274,16 +350,17 @@ def formulas_text(rows):
 
 
 MARKS = ("<!-- table: tools/validate.py -->", "<!-- end of table -->")
+TOKEN_MARKS = ("<!-- table: tools/validate.py --tokens -->", "<!-- end of the table of Transformers -->")
 
 
-def put_in_page(path, text):
+def put_in_page(path, text, marks):
     page = open(path, encoding="utf-8").read()
-    if MARKS[0] not in page or MARKS[1] not in page:
-        sys.exit(f"{path}: no '{MARKS[0]}' ... '{MARKS[1]}' to write between")
-    before, rest = page.split(MARKS[0])
-    after = rest.split(MARKS[1])[1]
+    if marks[0] not in page or marks[1] not in page:
+        sys.exit(f"{path}: no '{marks[0]}' ... '{marks[1]}' to write between")
+    before, rest = page.split(marks[0])
+    after = rest.split(marks[1])[1]
     with open(path, "w", encoding="utf-8") as f:
-        f.write(before + MARKS[0] + "\n" + text + "\n" + MARKS[1] + after)
+        f.write(before + marks[0] + "\n" + text + "\n" + marks[1] + after)
 
 
 def summary(a, rows):
@@ -340,12 +417,53 @@ def check_theory(a, entries):
     return bad
 
 
+def with_keys(base, more):
+    """more overrides base"""
+    keys = dict(k.split("=", 1) for k in base)
+    keys.update(k.split("=", 1) for k in more)
+    return tuple(f"{k}={v}" for k, v in keys.items())
+
+
+def transformers(sonde):
+    nets = [(name, formula, keys) for name, _, formula, keys in catalogue(sonde, ("any", "transformer"))]
+    nets += [(f"{w} {part}", w, keys) for w in ("pre", "post") for part, keys in PARTS]
+    return [(f"{name}, {arch}", formula, with_keys(TOKENS, keys + (f"arch={arch}",)))
+            for name, formula, keys in nets for arch in ("decoder", "encoder")]
+
+
+def check_tokens(a):
+    nets = transformers(a.sonde)
+    if a.only:
+        want = a.only.split(",")
+        nets = [n for n in nets if n[0] in want or n[0].split(",")[0] in want]
+    rows = []
+
+    def one(net):
+        doc = ask(a, "measure", net[1], net[2], ["--seeds", str(a.seeds), "--seed", str(a.seed), "--no-params"])
+        return net[0], doc["error"] if "error" in doc else Near(doc, a.seeds)
+    with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
+        for name, s in pool.map(one, nets):
+            if isinstance(s, str):
+                sys.exit(f"{name}: {s}")
+            rows.append((name, s))
+            print(near_row(name, s), flush=True)
+    share = {m: 100 * sum(s.fine[m] for _, s in rows) / max(sum(s.n[m] for _, s in rows), 1) for m in NEAR}
+    outside = [name for name, s in rows if any(s.missed.values())]
+    text = (f"{len(rows)} nets, width {a.width}, depth {a.layers}, {a.seeds} seeds from {a.seed}. Layers near the wide limit or inside the "
+            f"band: q {share['q']:.1f} %, gq {share['gq']:.1f} %, tokcos {share['tokcos']:.1f} %. Nets with a layer outside: {len(outside)}.")
+    print(text)
+    if a.docs:
+        table_ = "\n".join([NEAR_HEAD] + [near_row(name, s) for name, s in rows])
+        put_in_page(a.docs, text + "\n\n" + table_, TOKEN_MARKS)
+    return 0 if min(share.values()) >= 90 else 1
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n\n")[0], formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--sonde", default="build/sonde")
     p.add_argument("--width", type=int)
     p.add_argument("--layers", type=int)
-    p.add_argument("--seeds", type=int, default=10)
+    p.add_argument("--seeds", type=int, help="10; with --tokens 5")
     p.add_argument("--seed", type=int, default=0, help="first seed of the networks")
     p.add_argument("--random", type=int, default=50, help="how many formulas are drawn")
     p.add_argument("--random-seed", type=int, default=1, help="of the formulas")
@@ -354,10 +472,14 @@ def main():
     p.add_argument("--cache", help="folder in which results are kept and looked up")
     p.add_argument("--docs", help="page that gets the table")
     p.add_argument("--theory", action="store_true")
+    p.add_argument("--tokens", action="store_true")
     p.add_argument("--list", action="store_true", help="print the formulas and stop")
     a = p.parse_args()
-    a.width = a.width or (2048 if a.theory else 512)
-    a.layers = a.layers or (8 if a.theory else 64)
+    a.width = a.width or (2048 if a.theory else 256 if a.tokens else 512)
+    a.layers = a.layers or (8 if a.theory else 24 if a.tokens else 64)
+    a.seeds = a.seeds or (5 if a.tokens else 10)
+    if a.tokens:
+        return check_tokens(a)
     kinds = {"catalogue": catalogue(a.sonde), "lecture": LECTURE, "our": OURS, "random": drawn(a.random, a.random_seed)}
     entries = [e for kind in kinds.values() for e in kind]
     if a.only:
@@ -388,7 +510,7 @@ def main():
     text, ok = summary(a, rows)
     print(text)
     if a.docs:
-        put_in_page(a.docs, text + "\n\n" + table(rows) + "\n\nThe formulas that are not in the catalogue:\n\n" + formulas_text(rows))
+        put_in_page(a.docs, text + "\n\n" + table(rows) + "\n\nThe formulas that are not in the catalogue:\n\n" + formulas_text(rows), MARKS)
     return 0 if ok else 1
 
 

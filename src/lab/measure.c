@@ -156,6 +156,7 @@ static bool theory_of(const job *j, int exit, const char *name, const snd_metric
 
 typedef struct law {
     double centre, sd;
+    double error; // of the centre, whatever the number of nets
     int n;
     bool known;
 } law; // of one net's metric, on the metric's scale
@@ -177,7 +178,7 @@ static law law_of_cell(const job *j, int i) {
     snd_moment m = {0};
     for (int k = 0; k < j->sims; k++) snd_moment_add(&m, j->sim_values[(int64_t)i * j->sims + k], row->log);
     const double centre = m.mean + row_bias(j, row->name);
-    return (law){centre, snd_moment_sd(&m), (int)m.n, m.n > 2 && isfinite(centre) && !m.nonfinite};
+    return (law){centre, snd_moment_sd(&m), 0, (int)m.n, m.n > 2 && isfinite(centre) && !m.nonfinite};
 }
 
 static law simulated_law(job *j, int metric, int exit, const char *name) {
@@ -193,7 +194,7 @@ static law simulated_law(job *j, int metric, int exit, const char *name) {
 }
 
 static law theory_law(const snd_predicted *p, bool log) {
-    return (law){on_scale(p, log) + p->shift, p->sd, 0, isfinite(p->sd) && isfinite(on_scale(p, log))};
+    return (law){on_scale(p, log) + p->shift, p->sd, p->error, 0, isfinite(p->sd) && isfinite(on_scale(p, log))};
 }
 
 // Rounding of the measuring type and of its statistics, on the metric's scale: below it nothing can be told apart.
@@ -204,7 +205,7 @@ static double resolution(const job *j, bool log, double centre) {
 
 static void set_band(const job *j, const law *l, bool log, snd_metric *m) {
     if (!l->known) return;
-    const double extra = l->n ? 1.0 / l->n : 0, floor_sd = resolution(j, log, l->centre);
+    const double extra = l->n ? 1.0 / l->n : 0, floor_sd = hypot(resolution(j, log, l->centre), l->error);
     const double sd = sqrt(l->sd * l->sd * (1.0 / j->seeds + extra) + floor_sd * floor_sd);
     const double t = l->n ? snd_student_975(l->n - 1) : 1.959964,
                  t999 = l->n ? snd_student_quantile(l->n - 1, 3.290527) : 3.290527;

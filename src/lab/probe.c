@@ -4,6 +4,7 @@
 #include "lab/fit.h"
 #include "lab/probe.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <string.h>
 
@@ -321,7 +322,9 @@ static sonde_status find_profiled(maker *k) {
         const char *name = snd_g_value(k->g, snd_g_param_at(k->g, i))->name;
         for (int c = 0; c < p->m->n_calls; c++) {
             const size_t n = strlen(p->m->calls[c].name);
+            // ".v" alone is an attention's map to its values
             if (strncmp(name, p->m->calls[c].name, n) || strncmp(name + n, ".v", 2)) continue;
+            if (!isdigit((unsigned char)name[n + 2])) continue;
             p->profile_param[p->n_profile] = i;
             p->profile_call[p->n_profile++] = c;
         }

@@ -187,8 +187,7 @@ static sonde_status p_vector(void *self, const snd_site *site, double init, snd_
     double v;
     snd_mid id = 0;
     r->nn.layer = site->layer;
-    if (r->profiled && in_repetition(site->name))
-        return give(r, r->m->constant(r->m->self, sqrt(1 + r->branches)), out);
+    if (r->profile && in_repetition(site->name)) return give(r, r->m->constant(r->m->self, sqrt(1 + r->branches)), out);
     SND_TRY(learned(r, "vector", init, r->stack.d, &v, &id));
     return give(r, id, out);
 }
@@ -308,6 +307,12 @@ static bool ends_with(const char *s, const char *tail) {
     return n >= k && !strcmp(s + n - k, tail);
 }
 
+// Variance of the value that is about to be tapped, in the profile, which has met the same ones in the same order.
+static double profiled_var(const reader *r) {
+    const snd_algebra *m = &r->profile->m;
+    return pow(10, m->log10_var(m->self, r->profile->taps[r->p->n_taps].v));
+}
+
 static sonde_status p_tap(void *self, const char *name, snd_val v) {
     reader *r = self;
     const int layer = strncmp(in_stack(name), "layers.", 7) ? -1 : r->nn.layer;
@@ -323,7 +328,7 @@ static sonde_status p_tap(void *self, const char *name, snd_val v) {
     const bool of_norm = strstr(name, ".N") || ends_with(name, ".inner.out");
     const bool of_call = ends_with(name, ".out") && site - name >= 2 && layer >= 0 && !of_norm;
     if (of_call) tap.x = r->call_x, tap.attended = r->attended;
-    if (of_call && r->profiled) r->branches += pow(10, r->m->log10_var(r->m->self, v.id));
+    if (of_call && r->profile) r->branches += profiled_var(r);
     if (!strcmp(in_stack(name), "in.x")) r->in_x = v.id;
     tap.first = r->in_x;
     return add_tap(r, tap);
@@ -456,8 +461,7 @@ static sonde_status gradients(snd_prediction *p, const snd_mid *nodes, bool band
         snd_pexit *x = &p->exits[e];
         SND_NEW(p->arena, x->log10_gq, p->n_taps);
         SND_NEW(p->arena, x->log10_gtok, p->n_taps);
-        SND_NEW(p->arena, x->gq_var, p->n_taps);
-        SND_NEW(p->arena, x->gq_shift, p->n_taps);
+        SND_NEW(p->arena, x->gq_law, p->n_taps);
         p->m.backward(p->m.self, x->out);
         if (bands) p->m.grad_spread(p->m.self, x->out, nodes, p->n_taps);
         for (int i = 0; i < p->n_taps; i++) {
@@ -465,7 +469,7 @@ static sonde_status gradients(snd_prediction *p, const snd_mid *nodes, bool band
             // no path to the output: exactly 0, unless the value comes later than this exit
             x->log10_gq[i] = p->m.reached(p->m.self, v) ? p->m.log10_gq(p->m.self, v) : v <= x->out ? -INFINITY : NAN;
             x->log10_gtok[i] = p->m.log10_gtok(p->m.self, v);
-            if (!bands || !p->m.log_gq_law(p->m.self, v, p->rows, &x->gq_var[i], &x->gq_shift[i])) x->gq_var[i] = NAN;
+            if (!bands || !p->m.log_gq_law(p->m.self, v, p->rows, &x->gq_law[i])) x->gq_law[i].var = NAN;
         }
     }
     return SONDE_OK;
@@ -487,15 +491,30 @@ static sonde_status create(snd_prediction *p, const snd_spec *spec, const snd_pr
     return p->m.self ? SONDE_OK : SONDE_ENOMEM;
 }
 
-static sonde_status run(snd_prediction *p, const snd_spec *spec, const snd_predict_opts *o) {
+static sonde_status follow(snd_prediction *p, const snd_spec *spec, const snd_predict_opts *o,
+                           const snd_prediction *profile) {
     // the first segment holds the input and all of in:, where functions of the input still count as its own noise
-    reader r = {.p = p, .m = &p->m, .layer = -1, .exit = -1};
+    reader r = {.p = p, .m = &p->m, .layer = -1, .exit = -1, .profile = profile};
     r.nn = (snd_nn){.spec = spec, .stack = &r.stack, .layer = -1};
     snd_model_stack(spec, &r.stack);
-    r.profiled = has_profile(spec->init) || has_profile(spec->formula->init);
     const sonde_status s = p->tokens ? sequences(&r, o) : examples(&r, o);
     snd_free(r.means);
-    SND_TRY(s);
+    return s;
+}
+
+// The profile is a net of its own: with vectors at 1 a stream's tokens meet sooner, and attention writes more.
+static sonde_status follow_profiled(snd_prediction *p, const snd_spec *spec, const snd_predict_opts *o) {
+    snd_prediction first = {.arena = p->arena, .rows = p->rows};
+    SND_TRY(create(&first, spec, o));
+    sonde_status s = follow(&first, spec, o, NULL);
+    if (s == SONDE_OK) s = follow(p, spec, o, &first);
+    snd_prediction_free(&first);
+    return s;
+}
+
+static sonde_status run(snd_prediction *p, const snd_spec *spec, const snd_predict_opts *o) {
+    const bool profiled = has_profile(spec->init) || has_profile(spec->formula->init);
+    SND_TRY(profiled ? follow_profiled(p, spec, o) : follow(p, spec, o, NULL));
     SND_TRY(evaluate(p, o));
     SND_FAIL_IF(p->m.failed(p->m.self), SONDE_ENOMEM, "no memory for the moment algebra");
     return SONDE_OK;
@@ -601,19 +620,21 @@ static bool of_gradient(snd_pmetric m) {
     return m == SND_PM_GQ || m == SND_PM_GRMS || m == SND_PM_GTOK || m == SND_PM_GDEV;
 }
 
-// Variance and shift of the natural log of one network's q (gq): sd and shift of its log10, halved for the root.
-static void set_log_band(snd_predicted *out, double var, double shift, double power) {
-    if (!(var >= 0)) return;
-    out->sd = power * sqrt(var) / M_LN10;
-    out->shift = power * shift / M_LN10;
+// From the natural log of one network's q (gq) to log10, halved for the root.
+static void set_log_band(snd_predicted *out, const snd_log_law *law, double power) {
+    if (!(law->var >= 0)) return;
+    out->sd = power * sqrt(law->var) / M_LN10;
+    out->shift = power * law->shift / M_LN10;
+    out->error = power * law->error / M_LN10;
 }
 
 static void set_band(const snd_prediction *p, const snd_ptap *v, snd_pmetric m, snd_predicted *out) {
-    double var, shift;
+    double var;
+    snd_log_law law;
     if (m == SND_PM_MEAN && p->m.mean_var(p->m.self, v->v, p->rows, &var))
         out->sd = sqrt(var) * pow(10, p->m.log10_q(p->m.self, v->v) / 2);
-    if ((m == SND_PM_Q || m == SND_PM_RMS) && p->m.log_q_law(p->m.self, v->v, p->rows, &var, &shift))
-        set_log_band(out, var, shift, m == SND_PM_Q ? 1 : 0.5);
+    if ((m == SND_PM_Q || m == SND_PM_RMS) && p->m.log_q_law(p->m.self, v->v, p->rows, &law))
+        set_log_band(out, &law, m == SND_PM_Q ? 1 : 0.5);
 }
 
 bool snd_predicted_at(const snd_prediction *p, int exit, int i, snd_pmetric m, snd_predicted *out) {
@@ -628,8 +649,7 @@ bool snd_predicted_at(const snd_prediction *p, int exit, int i, snd_pmetric m, s
             if (!x->log10_gq) return false;
             out->log10 = grad_metric(x, i, m);
             out->approx = p->m.approx(p->m.self, x->out);
-            if (m == SND_PM_GQ || m == SND_PM_GRMS)
-                set_log_band(out, x->gq_var[i], x->gq_shift[i], m == SND_PM_GQ ? 1 : 0.5);
+            if (m == SND_PM_GQ || m == SND_PM_GRMS) set_log_band(out, &x->gq_law[i], m == SND_PM_GQ ? 1 : 0.5);
         } else if (!log_metric(p, v, m, &out->log10)) {
             return false;
         }

@@ -21,7 +21,7 @@ typedef struct snd_pexit {
     int layers;
     snd_mid out;
     double *log10_gq, *log10_gtok; // per tap; NAN: not reached
-    double *gq_var, *gq_shift;     // of one net's log gq, NAN: not known
+    snd_log_law *gq_law;           // of one net's gq; var NAN: not known
 } snd_pexit;
 
 struct snd_prediction {
@@ -58,8 +58,8 @@ typedef struct snd_predictor {
     int next_exit;
     snd_mid x_before, call_x, in_x;
     snd_mid attended; // by the last sublayer, or 0
-    bool profiled;   // Admin: vectors start at the root of 1 + the branch variances so far
-    double branches; // that sum
+    const snd_prediction *profile; // Admin: of the same net with its vectors at 1; else NULL
+    double branches; // variances of the branches so far in it: vectors start at the root of 1 + that sum
     snd_mid cond;
     snd_mid *means;
     int cap_means; // depthattn: mean of the first i+1 values of its list

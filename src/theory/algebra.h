@@ -39,12 +39,11 @@ typedef struct snd_algebra {
     double (*log10_gtok)(void *self, snd_mid a);              // NAN: not reached, or no tokens
 
     // How far one network strays. spread and grad_spread (after backward) prepare the answers; false: not known.
-    // Variance of a natural logarithm, and how far its mean lies from the predicted one.
     void (*spread)(void *self, const snd_mid *want, int n);
     void (*grad_spread)(void *self, snd_mid out, const snd_mid *want, int n);
-    bool (*log_q_law)(void *self, snd_mid a, double rows, double *var, double *shift);
+    bool (*log_q_law)(void *self, snd_mid a, double rows, snd_log_law *law);
     bool (*mean_var)(void *self, snd_mid a, double rows, double *var);
-    bool (*log_gq_law)(void *self, snd_mid a, double rows, double *var, double *shift);
+    bool (*log_gq_law)(void *self, snd_mid a, double rows, snd_log_law *law);
 } snd_algebra;
 
 snd_algebra snd_algebra_moments(snd_moments *t);

@@ -112,14 +112,16 @@ static void grad_spread(void *t, snd_mid out, const snd_mid *want, int n) {
     snd_m_grad_spread(t, out, want, n);
 }
 // log q is close to normal with mean -V/2
-static bool log_q_law(void *t, snd_mid a, double rows, double *var, double *shift) {
-    if (!snd_m_log_q_var(t, a, rows, var)) return false;
-    *shift = -*var / 2;
+static bool log_q_law(void *t, snd_mid a, double rows, snd_log_law *law) {
+    double var;
+    if (!snd_m_log_q_var(t, a, rows, &var)) return false;
+    *law = (snd_log_law){.var = var, .shift = -var / 2};
     return true;
 }
-static bool log_gq_law(void *t, snd_mid a, double rows, double *var, double *shift) {
-    if (!snd_m_log_gq_var(t, a, rows, var)) return false;
-    *shift = -*var / 2;
+static bool log_gq_law(void *t, snd_mid a, double rows, snd_log_law *law) {
+    double var;
+    if (!snd_m_log_gq_var(t, a, rows, &var)) return false;
+    *law = (snd_log_law){.var = var, .shift = -var / 2};
     return true;
 }
 static bool mean_var(void *t, snd_mid a, double rows, double *var) {

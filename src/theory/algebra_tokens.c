@@ -103,13 +103,13 @@ static void grad_spread(void *t, snd_mid out, const snd_mid *want, int n) {
     (void)out;
     spread(t, want, n);
 }
-static bool log_q_law(void *t, snd_mid a, double rows, double *var, double *shift) {
+static bool log_q_law(void *t, snd_mid a, double rows, snd_log_law *law) {
     (void)rows; // the batch's
-    return snd_tk_log_q_law(t, a, var, shift);
+    return snd_tk_log_q_law(t, a, law);
 }
-static bool log_gq_law(void *t, snd_mid a, double rows, double *var, double *shift) {
+static bool log_gq_law(void *t, snd_mid a, double rows, snd_log_law *law) {
     (void)rows;
-    return snd_tk_log_gq_law(t, a, var, shift);
+    return snd_tk_log_gq_law(t, a, law);
 }
 static bool mean_var(void *t, snd_mid a, double rows, double *var) {
     (void)t;

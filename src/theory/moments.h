@@ -22,6 +22,12 @@
 
 typedef int32_t snd_mid; // node; 0 is the constant 1
 
+// How far the natural logarithm of one network's mean square strays from the predicted one.
+typedef struct snd_log_law {
+    double var, shift; // over networks of one width: variance, and the mean's distance
+    double error;      // the prediction's own standard error, the same for all networks: approximations in the algebra
+} snd_log_law;
+
 typedef struct snd_moments snd_moments;
 
 /// batch: number of examples (batch norm, bvar). Memory comes from the arena. NULL: no memory.

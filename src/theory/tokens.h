@@ -77,9 +77,8 @@ bool snd_tk_reached(const snd_tokens *t, snd_mid a);
 double snd_tk_log10_gq(snd_tokens *t, snd_mid a);         // NAN: not reached
 double snd_tk_log10_gtok(snd_tokens *t, snd_mid a);       // mean square of the mean over an example's tokens
 
-/// Finite width (tokens_spread.c): variance of the natural logarithm of one net's q (gq, after the backward pass), and
-/// how far its mean lies from the logarithm predicted. False: not known.
-bool snd_tk_log_q_law(snd_tokens *t, snd_mid a, double *var, double *shift);
-bool snd_tk_log_gq_law(snd_tokens *t, snd_mid a, double *var, double *shift);
+/// Finite width (tokens_spread.c): how far one net's q (gq, after the backward pass) strays. False: not known.
+bool snd_tk_log_q_law(snd_tokens *t, snd_mid a, snd_log_law *law);
+bool snd_tk_log_gq_law(snd_tokens *t, snd_mid a, snd_log_law *law);
 
 #endif

@@ -39,7 +39,7 @@ typedef struct k_node {
     snd_mid behind;        // K_BASE: the gradient that this one is made of
     snd_mid norm_back;     // a gradient times a norm's divisors: the norm
     double loose;          // tokens_spread.c: variance of the log of one row's mean square, less what all rows share
-    float *stray;          // tokens_spread.c: [K_STRAYS] log of the mean square of a net, less what is predicted
+    float *stray;          // tokens_spread.c: [K_STRAYS + 1] log of the mean square of a net, less what is predicted
 } k_node;
 enum { K_STRAYS = 128 };
 
