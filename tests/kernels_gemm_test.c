@@ -52,7 +52,7 @@ static void every_layout_and_backend(void **state) {
     (void)state;
     static const shape shapes[] = {{1, 1, 1},     {1, 7, 5},     {5, 1, 9},   {33, 34, 35},  {64, 64, 64},
                                    {65, 1, 300},  {1, 130, 257}, {3, 200, 0}, {130, 129, 7}, {129, 257, 40},
-                                   {31, 65, 129}, {0, 4, 4},     {4, 0, 4}};
+                                   {31, 65, 129}, {0, 4, 4},     {4, 0, 4},   {259, 401, 5}};
     for (int k = 0; k < 3; k++) {
         snd_k_limit_gemm(kinds[k]);
         EACH_TYPE(t)
@@ -91,8 +91,8 @@ static void exact_sums_are_equal(void **state) {
 
 static void threads_agree_bitwise(void **state) {
     (void)state;
-    static const shape shapes[] = {{256, 256, 256}, {64, 256, 256},  {131, 259, 67}, {97, 61, 501}, {300, 40, 200},
-                                   {1, 1000, 300},  {513, 127, 129}, {64, 384, 128}, {77, 1023, 33}};
+    static const shape shapes[] = {{256, 256, 256}, {64, 256, 256},  {131, 259, 67}, {97, 61, 501},  {300, 40, 200},
+                                   {1, 1000, 300},  {513, 127, 129}, {64, 384, 128}, {77, 1023, 33}, {300, 777, 90}};
     EACH_TYPE(t)
     for (unsigned c = 0; c < sizeof shapes / sizeof *shapes; c++)
         for (int layout = 0; layout < 4; layout++) {

@@ -226,8 +226,9 @@ static void split(const arr *x, int64_t B, int64_t T, int64_t D, double *mean_sq
 
 static void tokens_match_their_definitions(void **state) {
     (void)state;
-    static const int64_t shapes[][3] = {{1, 1, 5}, {1, 7, 33}, {4, 1, 20}, {4, 5, 2}, {3, 9, 70}, {6, 4, 130}};
-    EACH_ISA(isa) EACH_TYPE(t) for (int c = 0; c < 6; c++) for (int offset = 0; offset < 2; offset++) {
+    static const int64_t shapes[][3] = {{1, 1, 5},  {1, 7, 33},  {4, 1, 20},  {4, 5, 2},
+                                        {3, 9, 70}, {6, 4, 130}, {2, 3, 9001}};
+    EACH_ISA(isa) EACH_TYPE(t) for (int c = 0; c < 7; c++) for (int offset = 0; offset < 2; offset++) {
         const int64_t B = shapes[c][0], T = shapes[c][1], D = shapes[c][2];
         arr x = arr_draw(t, B * T * D, 1, "tokens", 1);
         // nearly equal tokens: what differs between them must not drown in what they share
@@ -260,9 +261,9 @@ static void tokens_match_their_definitions(void **state) {
 // Groups of every size, larger than what one task takes among them; a row that is lost or zero.
 static void tokens_of_any_shape_and_thread(void **state) {
     (void)state;
-    static const int64_t shapes[][3] = {{4, 64, 48}, {1, 600, 300}, {70, 3, 100}, {2, 2100, 70}};
+    static const int64_t shapes[][3] = {{4, 64, 48}, {1, 600, 300}, {70, 3, 100}, {2, 2100, 70}, {3, 17, 44000}};
     EACH_TYPE(t)
-    for (int c = 0; c < 4; c++) {
+    for (int c = 0; c < 5; c++) {
         const int64_t B = shapes[c][0], T = shapes[c][1], D = shapes[c][2];
         const int all = SND_KT_COS | SND_KT_TOKCOS | SND_KT_SPLIT;
         arr x = arr_make(t, B * T * D, 0);

@@ -149,8 +149,9 @@ void snd_k_moments(int th, snd_dtype t, int64_t R, int64_t D, const void *x, int
 
 // ---- examples of tokens --------------------------------------------------------------------------------------------
 
-// `groups` groups of `rows` rows each: group g begins at row g*step, its rows are ld elements apart. Small groups are
-// taken side by side, large ones one after the other, each by all threads.
+// `groups` groups of `rows` rows each: group g begins at row g*step, its rows are ld elements apart. Small or many groups
+// are taken side by side, few large ones one after the other, each by all threads.
+enum { MANY = 16 };
 typedef struct group_job {
     stat_job j;
     int64_t groups, step, rows, ld;
@@ -170,7 +171,7 @@ static void group_cosines_task(void *ctx, int64_t i) {
 }
 
 static void group_cosines(int th, group_job *g, double *cosine, double *pearson) {
-    const bool large = g->rows * g->j.D >= 4 * 32768;
+    const bool large = g->rows * g->j.D >= 4 * 32768 && g->groups < MANY;
     g->threads = large ? th : 1;
     g->j.cut = snd_cut_rows(g->groups, g->rows * g->j.D);
     snd_parallel(large ? 1 : th, g->j.cut.tasks, group_cosines_task, g);
