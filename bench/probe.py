@@ -6,43 +6,16 @@ usage: probe.py path/to/sonde [--rounds 5] [--json FILE]"""
 import argparse
 import json
 import os
-import statistics
-import subprocess
-import sys
-import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+from common import HERE, PLAIN_SETTINGS, median, show_setting, spread, timed, torch_python
+
 FIXED = [1, 2, 3, 4, 5, 7, 9, 12, 16, 21, 28, 32, 37, 48, 64, 84, 97, 128, 147, 194, 256]
 
 
-def timed(command, env=None):
-    """-> (seconds, peak MiB, stdout)"""
-    before = time.perf_counter()
-    p = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env={**os.environ, **(env or {})})
-    out = p.stdout.read()
-    _, status, usage = os.wait4(p.pid, 0)
-    p.returncode = os.waitstatus_to_exitcode(status)
-    if p.returncode:
-        sys.exit(f"probe: {' '.join(command)} failed with {p.returncode}")
-    return time.perf_counter() - before, usage.ru_maxrss / 1024, out
-
-
-# PyTorch as apt installs it, or with one thread in OpenBLAS (its threads and OpenMP's get into each other's way): whichever
-# is faster here takes part.
-SETTINGS = [{}, {"OPENBLAS_NUM_THREADS": "1"}]
-
-
+# Whichever of PyTorch's settings is faster here takes part.
 def best_setting(torch):
     few = "1,4,16,48,64"
-    return min(SETTINGS, key=lambda env: json.loads(timed([*torch, few, "2"], env)[2])["seconds"])
-
-
-def median(v):
-    return statistics.median(v)
-
-
-def spread(v):
-    return f"{min(v):.4g} .. {max(v):.4g}"
+    return min(PLAIN_SETTINGS, key=lambda env: json.loads(timed([*torch, few, "2"], env)[2])["seconds"])
 
 
 def main():
@@ -54,8 +27,7 @@ def main():
     depths = ",".join(map(str, FIXED))
     probe = [a.sonde, "measure", "residual", "--wirings", "plain,residual,pre,post", "block=one-matrix", "width=256", "hidden=256",
              "--batch", "256", "--depths", depths, "--seeds", "1", "--bands", "none", "--no-params", "--json", "--quiet", "--threads", "2"]
-    python = next((p for p in ("/usr/bin/python3", sys.executable)
-                   if subprocess.run([p, "-c", "import torch"], stderr=subprocess.DEVNULL).returncode == 0), None)
+    python = torch_python()
     small = {"start-up (sonde version)": [a.sonde, "version"], "describe, 12 layers": [a.sonde, "describe", "pre", "layers=12"],
              "predict, 256 layers": [a.sonde, "predict", "residual", "layers=256"]}
     torch = [python, os.path.join(HERE, "torch_probe.py")] if python else None
@@ -79,7 +51,7 @@ def main():
     print(f"  sonde  {median(rows['sonde s']):8.2f} s  ({spread(rows['sonde s'])})  {median(rows['sonde MiB']):6.0f} MiB   whole process")
     if python:
         print(f"  torch  {median(rows['torch s']):8.2f} s  ({spread(rows['torch s'])})  {median(rows['torch MiB']):6.0f} MiB   import excluded")
-        print(f"         on {blas} {' '.join(f'{k}={v}' for k, v in setting.items())}".rstrip())
+        print(f"         on {blas} {show_setting(setting)}".rstrip())
         if "openblas" not in blas:
             print("         that is no fast BLAS: the ratio says little (apt-get install libopenblas0-openmp)")
         print(f"  ratio  {median(rows['time ratio']):8.3f}    ({spread(rows['time ratio'])})  wanted at most 0.200")

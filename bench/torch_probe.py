@@ -5,13 +5,12 @@ Prints one JSON line: seconds (import excluded), peak memory in MiB, the BLAS in
 sonde's."""
 import json
 import math
-import os
-import re
 import resource
 import sys
 import time
 
 import torch
+from common import blas
 
 WIDTH, BATCH, DEPTHS = 256, 256, [int(d) for d in sys.argv[1].split(",")]
 torch.set_num_threads(int(sys.argv[2]) if len(sys.argv) > 2 else 2)
@@ -37,13 +36,6 @@ class Net(torch.nn.Module):
             else:
                 x = self.norms[i](x + torch.relu(layer(x)))
         return self.norms[-1](x) if self.wiring == "pre" else x
-
-
-def blas():
-    """File of the BLAS that PyTorch runs on: Debian's alternatives decide, and it matters by a factor of ten."""
-    with open("/proc/self/maps", encoding="utf-8") as f:
-        names = {os.path.realpath(m.group(0)) for m in re.finditer(r"/\S*lib(open)?blas\S*\.so\S*", f.read())}
-    return ", ".join(sorted(names)) or "built in"
 
 
 start, out = time.perf_counter(), {}

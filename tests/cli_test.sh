@@ -56,6 +56,8 @@ done
 
 # ---- bad words: exit 2, nothing on stdout, the nearest name
 try 2 wirigns; err "did you mean wirings?"; no_out
+try 0 measure pre layers=2 width=8 --seeds 2 --bands none --timings --json -q; out '"seconds": {"draw": ['
+try 0 measure pre layers=2 width=8 --seeds 2 --bands none --timings; err "s to draw its weights"
 try 2 measure pre --labels x; err "--labels needs --data"; no_out
 try 0 predict pre layers=2 width=8 --tokens 4; err "--batch counts them"
 try 0 demo slides-forward closed-forms --quick --time-limit 1ms -o limited; err "left no room for 1 of 2 panels"
@@ -71,6 +73,9 @@ try 2 wirings -x; err "-x"
 try 2 wirings --depths 3; err "no option --depths"
 try 2 version pre; err "takes no operand"
 try 2 report; err "needs a FILE"
+try 2 bench --products 64x64NT; err "'64x64NT' is no product"; no_out
+try 2 bench --products 64x64x64TT; err "NN, NT or TN"; no_out
+try 0 bench --quick --products 8x9x10NN,40x30x20TN; out "gemm f32 8x9x10 NN"; out "gemm f32 40x30x20 TN"
 try 2 report a.json -o; err "--out needs a value"
 try 2 wirings -- --json; err "--json"
 if "$bin" predict --help >/dev/null 2>&1; then

@@ -265,7 +265,7 @@ static void limits_change_no_number(void **state) {
             if (!limit || need <= limit) {
                 double *got = snd_arena_array(e.a, (size_t)p->n_cells, sizeof *got);
                 int whole;
-                CHECK_OK(snd_probe_run(p, 7, 1, got, &whole, NULL, NULL));
+                CHECK_OK(snd_probe_run(p, 7, 1, got, &whole, NULL, NULL, NULL));
                 if (want) assert_memory_equal(got, want, (size_t)p->n_cells * sizeof *got);
                 want = got;
                 seen[p->way.again][p->way.params] = true;

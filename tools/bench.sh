@@ -1,8 +1,10 @@
 #!/bin/sh
 # The kernels against this machine's own limits, then the whole tool: the signal probe against PyTorch (where Debian's
-# python3-torch is installed), start-up, describe, predict; all in one run. docs/bench.md has figures and how to read them.
+# python3-torch is installed), start-up, describe, predict, GPT-2 against PyTorch; all in one run, and with
+# SONDE_BENCH_LARGE=1 an 8B model. docs/bench.md has figures and how to read them.
 set -eu
 cd "$(dirname "$0")/.."
 sonde=build/release/sonde
 $sonde bench
 python3 bench/probe.py $sonde --rounds "${SONDE_BENCH_ROUNDS:-5}"
+python3 bench/models.py $sonde --rounds "${SONDE_BENCH_ROUNDS:-5}" ${SONDE_BENCH_LARGE:+--large}

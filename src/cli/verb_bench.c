@@ -63,7 +63,43 @@ static void put_table(snd_cli *c, const snd_bench_row *rows, int n) {
     snd_note(c, "\nshare: median over turns of rate / bound, timed alternately; a busy machine slows both");
 }
 
+// "64x4096x1024NT".
+static sonde_status read_product(const char *word, snd_bench_product *p) {
+    static const char *const layouts[] = {"NN", "NT", "TN"};
+    int64_t *const sizes[] = {&p->M, &p->N, &p->K};
+    enum { MOST = 1 << 24 }; // of a size; 2^30 elements of an operand
+    const char *at = word;
+    bool good = true;
+    for (int i = 0; i < 3 && good; i++) {
+        int digits = 0;
+        for (*sizes[i] = 0; *at >= '0' && *at <= '9' && *sizes[i] < MOST; at++, digits++)
+            *sizes[i] = 10 * *sizes[i] + (*at - '0');
+        good = digits && *sizes[i] > 0 && *sizes[i] < MOST && (i == 2 || *at++ == 'x');
+    }
+    int how = 0;
+    while (how < 3 && good && strcmp(at, layouts[how])) how++;
+    good = good && how < 3 && p->K * (p->M + p->N) <= 1 << 30 && p->M * p->N <= 1 << 30;
+    SND_FAIL_IF(!good, SONDE_EUSAGE,
+                "--products: '%s' is no product; give MxNxK and NN, NT or TN, as in 64x4096x1024NT, matrices of up to "
+                "2^30 elements",
+                word);
+    p->tb = how == 1;
+    p->ta = how == 2;
+    return SONDE_OK;
+}
+
+static sonde_status read_products(const snd_cli *c, snd_bench_product *p, int *n) {
+    const char *const *words;
+    *n = snd_opt_strs(c, "products", &words);
+    SND_FAIL_IF(*n > SND_BENCH_ROWS, SONDE_EUSAGE, "--products: %d products; at most %d at a time", *n, SND_BENCH_ROWS);
+    for (int i = 0; i < *n; i++) SND_TRY(read_product(words[i], &p[i]));
+    return SONDE_OK;
+}
+
 sonde_status snd_verb_bench(snd_cli *c) {
+    snd_bench_product products[SND_BENCH_ROWS];
+    int n_products;
+    SND_TRY(read_products(c, products, &n_products));
     snd_progress p = snd_progress_start(c, "bench", 1);
     const snd_bench_opts o = {.threads = (int)snd_opt_int(c, "threads", 0),
                               .quick = snd_opt_flag(c, "quick"),
@@ -73,7 +109,8 @@ sonde_status snd_verb_bench(snd_cli *c) {
                               .ctx = &p};
     snd_bench_row rows[SND_BENCH_ROWS];
     int n = 0;
-    const sonde_status s = snd_bench_kernels(&o, rows, &n);
+    const sonde_status s =
+        n_products ? snd_bench_products(&o, products, n_products, rows, &n) : snd_bench_kernels(&o, rows, &n);
     snd_progress_end(&p);
     if (s != SONDE_OK && s != SONDE_EINTERRUPTED) return s;
     if (c->json)

@@ -38,9 +38,9 @@ static const char *const of_data[] = {"labels", "standardize"};
 
 // Options that would be ignored silently: most puzzling results are one such word.
 static sonde_status refuse_idle_options(const snd_cli *c) {
-    static const char *const of_specs[] = {"wirings",   "depths", "seeds",  "batch",       "tokens",
-                                           "cos",       "bands",  "loss",   "last-token",  "input-scale",
-                                           "no-params", "data",   "labels", "standardize", "metrics"};
+    static const char *const of_specs[] = {"wirings", "depths",      "seeds",      "batch",       "tokens",    "cos",
+                                           "bands",   "loss",        "last-token", "input-scale", "no-params", "data",
+                                           "labels",  "standardize", "metrics",    "timings"};
     if (snd_opt_given(c, "panel")) {
         SND_FAIL_IF(c->spec_word, SONDE_EUSAGE, "--panel brings its own specs; '%s' would be ignored", c->spec_word);
         for (size_t i = 0; i < sizeof of_specs / sizeof *of_specs; i++)
@@ -107,6 +107,7 @@ static sonde_status read_options(snd_cli *c, const snd_spec *spec, bar *b, snd_m
     o->max_memory = (size_t)snd_opt_int(c, "max-memory", 0);
     o->time_limit = snd_opt_num(c, "time-limit", 0);
     o->no_params = snd_opt_flag(c, "no-params");
+    o->timings = snd_opt_flag(c, "timings");
     const char *what = snd_opt_str(c, "data", NULL);
     if (!what) return SONDE_OK;
     SND_TRY(open_source(c, spec, what, src));

@@ -129,6 +129,8 @@ sonde_status snd_source_drawn(const snd_graph *g, uint64_t seed, int threads, sn
 sonde_status snd_source_resident(const snd_graph *g, uint64_t seed, int threads, snd_source *out) SONDE_MUST_CHECK;
 /// The writable copy of a parameter (draws it unless filled before), which stays from then on.
 sonde_status snd_source_data(snd_source *s, const snd_graph *g, int param, void **data) SONDE_MUST_CHECK;
+/// Time spent drawing so far; of drawn and resident sources.
+double snd_source_seconds(const snd_source *s);
 void snd_source_close(snd_source *s);
 
 // ---- executor -------------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ typedef struct source {
     uint64_t seed;
     int threads, n;
     bool drops, slab_tried;
+    double seconds; // spent drawing
     size_t bytes;
     int64_t clock;
     slot *slots;         // by parameter
@@ -34,7 +35,7 @@ static size_t param_bytes(const snd_graph *g, int param) {
 }
 
 // Elements first .. first+n-1 into data.
-static void draw(const source *s, const snd_graph *g, int param, int64_t first, int64_t n, void *data) {
+static void fill(const source *s, const snd_graph *g, int param, int64_t first, int64_t n, void *data) {
     const snd_value *v = snd_g_value(g, snd_g_param_at(g, param));
     const snd_init *init = snd_g_param_init(g, param);
     const int64_t all = snd_shape_size(v->shape);
@@ -55,8 +56,14 @@ static void draw(const source *s, const snd_graph *g, int param, int64_t first, 
     }
 }
 
+static void draw(source *s, const snd_graph *g, int param, int64_t first, int64_t n, void *data) {
+    const double start = snd_now();
+    fill(s, g, param, first, n, data);
+    s->seconds += snd_now() - start;
+}
+
 static void read(void *self, const snd_graph *g, int param, int64_t first, int64_t n, void *dst) {
-    const source *s = self;
+    source *s = self;
     const size_t size = snd_dtype_size(snd_g_value(g, snd_g_param_at(g, param))->dtype);
     const char *here = s->slots[param].data;
     if (here)
@@ -179,6 +186,10 @@ sonde_status snd_source_data(snd_source *src, const snd_graph *g, int param, voi
     s->slots[param].pins++; // for good: it may be written to
     *data = s->slots[param].data;
     return SONDE_OK;
+}
+
+double snd_source_seconds(const snd_source *src) {
+    return ((const source *)src->self)->seconds;
 }
 
 void snd_source_close(snd_source *s) {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// One set of buffers serves all cases: the largest array has ROOM elements of 8 bytes.
+// One set of buffers serves all cases: their largest array has ROOM elements of 8 bytes.
 enum { ROOM = 2048 * 1024, MAX_TURNS = 31 };
 typedef struct desk {
     int threads;
@@ -273,10 +273,11 @@ static size_t work_bytes(desk *d) {
     return most;
 }
 
-static sonde_status furnish(desk *d) {
+// x, y and z have room for `room` elements of 8 bytes.
+static sonde_status furnish(desk *d, size_t most) {
     void **const all[] = {&d->x,   &d->y, &d->z, &d->g, &d->b, (void **)&d->m, (void **)&d->r, (void **)&d->bits,
                           &d->work};
-    size_t room[] = {ROOM, ROOM, ROOM, 4096, 4096, 16384, 4096, ROOM / 64, 0};
+    size_t room[] = {most, most, most, 4096, 4096, 16384, 4096, ROOM / 64, 0};
     for (int i = 0; i < 9; i++) {
         if (!room[i]) room[i] = work_bytes(d) / 8 + 1;
         *all[i] = snd_aligned_alloc(64, room[i] * 8);
@@ -307,7 +308,7 @@ sonde_status snd_bench_kernels(const snd_bench_opts *o, snd_bench_row *rows, int
     const int passes = most > 1 ? 2 : 1; // one thread, all threads
     const double start = snd_now();
     desk d = {.key = snd_key_make(1, "bench")};
-    sonde_status s = furnish(&d);
+    sonde_status s = furnish(&d, ROOM);
     bool on = s == SONDE_OK;
     *n = 0;
     for (int k = 0; on && k < n_jobs * passes && k < SND_BENCH_ROWS; k++) {
@@ -319,6 +320,54 @@ sonde_status snd_bench_kernels(const snd_bench_opts *o, snd_bench_row *rows, int
         if (!on || (o->progress && o->progress(o->ctx, *n, n_jobs * passes)))
             s = snd_fail(SONDE_EINTERRUPTED, __FILE__, __LINE__, "stopped after %d of %d rows", *n, n_jobs * passes);
         on = s == SONDE_OK && !late(o, start);
+    }
+    clear(&d);
+    return s;
+}
+
+// The shape may be the caller's: one row, on all threads.
+static bool product(const snd_bench_opts *o, const snd_bench_product *p, desk *d, snd_bench_row *row) {
+    static const char *const layout[] = {"NN", "NT", "TN"};
+    char name[sizeof row->name - 4];
+    snprintf(name, sizeof name, "%lldx%lldx%lld %s", (long long)p->M, (long long)p->N, (long long)p->K,
+             layout[p->ta   ? TN
+                    : p->tb ? NT
+                            : NN]);
+    const job j = {.group = "gemm",
+                   .what = name,
+                   .unit = "GFLOP/s",
+                   .bound = "multiply-adds",
+                   .run = gemm,
+                   .limit = peak,
+                   .work = flops,
+                   .t = SND_F32,
+                   .a = p->M,
+                   .b = p->N,
+                   .c = p->K,
+                   .how = p->ta   ? TN
+                          : p->tb ? NT
+                                  : NN};
+    prepare(&j, d);
+    return measure(o, &j, d, row);
+}
+
+sonde_status snd_bench_products(const snd_bench_opts *o, const snd_bench_product *p, int n, snd_bench_row *rows,
+                                int *done) {
+    size_t most = 2048;
+    for (int i = 0; i < n; i++) {
+        const int64_t in = p[i].K * (p[i].M + p[i].N), out = p[i].M * p[i].N;
+        const size_t floats = (size_t)(in > out ? in : out);
+        most = floats > most ? floats : most;
+    }
+    desk d = {.key = snd_key_make(1, "bench"), .threads = o->threads > 0 ? o->threads : snd_cpu_count()};
+    sonde_status s = furnish(&d, most / 2 + 1);
+    for (*done = 0; s == SONDE_OK && *done < n; ++*done) {
+        if (o->progress && o->progress(o->ctx, *done, n)) s = SONDE_EINTERRUPTED;
+        if (s == SONDE_OK && !product(o, &p[*done], &d, &rows[*done])) s = SONDE_EINTERRUPTED;
+        if (s == SONDE_EINTERRUPTED) {
+            s = snd_fail(s, __FILE__, __LINE__, "stopped after %d of %d products", *done, n);
+            break;
+        }
     }
     clear(&d);
     return s;

@@ -30,6 +30,10 @@ enum { SND_BENCH_ROWS = 96 };
 /// Fills rows[SND_BENCH_ROWS], *n of them. SONDE_ENOMEM; SONDE_EINTERRUPTED with the rows so far; a time limit that
 /// passes is no failure.
 sonde_status snd_bench_kernels(const snd_bench_opts *o, snd_bench_row *rows, int *n) SONDE_MUST_CHECK;
+// C [M, N] = A B in f32; ta: A is stored [K, M], else [M, K]; tb: B is stored [N, K], else [K, N]; not both.
+typedef struct snd_bench_product { int64_t M, N, K; bool ta, tb; } snd_bench_product;
+/// The products alone, on all threads, at most SND_BENCH_ROWS. Errors as above.
+sonde_status snd_bench_products(const snd_bench_opts *o, const snd_bench_product *p, int n, snd_bench_row *rows, int *done) SONDE_MUST_CHECK;
 /// The rows as a table of text.
 void snd_bench_text(const snd_bench_row *rows, int n, snd_buf *text);
 

@@ -46,6 +46,7 @@ typedef struct snd_measure_opts {
     const snd_corpus *corpus;          // Transformers with a vocab; NULL: uniform tokens
     bool loss;                         // upstream gradient of the objective's loss instead of N(0, 1) on out.x
     bool last_token;                   // the loss of each example's last token alone (Xiong et al. 2020)
+    bool timings;                      // the record says how long drawing took, and the rest
     bool no_params;                    // leave parameters' gradients out (saves a third of the work)
     uint64_t seed; int seeds;          // 0: 3, of a net with more than 1e9 parameters 1
     snd_dtype dtype;                   // NONE: f32

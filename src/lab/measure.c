@@ -34,6 +34,7 @@ typedef struct job {
     bool interrupted;        // while seeds ran; the finished ones are kept
     int seeds, sims, sim_at; // sim_at: the cell found last; those asked for follow each other
     double *values, *sim_values;
+    snd_probe_times times; // of what ran last: in the end, the seeds
     int64_t done, total;
     const char *stage;
     bool talking;    // a thread reports progress
@@ -380,6 +381,10 @@ static snd_run *open_run(job *j, int exit) {
     u->seeds = j->seeds;
     u->depth = j->exits[exit];
     u->band_level = 0.95;
+    if (j->o.timings) {
+        u->draw_sec = j->times.draw;
+        u->run_sec = j->times.run;
+    }
     snd_spec_each(j->spec, snd_run_put, u);
     if (!j->spec->init_text && !j->spec->formula->init) snd_run_put(u, "init", snd_nn_base_kind(j->spec), false);
     snd_buf b = {0};
@@ -491,6 +496,18 @@ static void note_memory(const job *j, const snd_probe *p) {
                     weights[p->way.params], p->way.again ? ", layers computed again for the backward pass" : "");
 }
 
+static void note_times(const job *j) {
+    double draw = 0, run = 0;
+    if (!j->o.timings) return;
+    for (int i = 0; i < j->seeds; i++) {
+        draw += j->times.draw[i] / j->seeds;
+        run += j->times.run[i] / j->seeds;
+    }
+    snd_record_note(j->rec,
+                    "%s: a seed took %.3f s to draw its weights and %.3f s for forward, backward and statistics",
+                    j->label, draw, run);
+}
+
 // Runs `want` seeds of a probe, or as many as fit into `budget` seconds (0: all), at least one: the first one tells. An
 // interrupt leaves the *n first ones.
 static sonde_status run_some(job *j, const char *stage, const snd_probe *p, uint64_t first, int want, double budget,
@@ -501,14 +518,16 @@ static sonde_status run_some(job *j, const char *stage, const snd_probe *p, uint
         SND_NEW(j->arena, one, p->n_cells + 1);
         const double t0 = snd_now();
         int whole;
-        SND_TRY(snd_probe_run(p, first, 1, one, &whole, NULL, NULL));
+        SND_TRY(snd_probe_run(p, first, 1, one, &whole, NULL, NULL, NULL));
         const double t = snd_now() - t0;
         *n = t > 0 ? (int)fmin(want, fmax(1, budget / t - 1)) : want;
     }
     SND_NEW(j->arena, *values, (int64_t)p->n_cells * *n + 1);
+    SND_NEW(j->rec->arena, j->times.draw, *n);
+    SND_NEW(j->rec->arena, j->times.run, *n);
     begin(j, stage, (int64_t)SND_PROBE_STEPS * *n);
     const int all = *n;
-    const sonde_status s = snd_probe_run(p, first, all, *values, n, step, j);
+    const sonde_status s = snd_probe_run(p, first, all, *values, n, &j->times, step, j);
     finish(j);
     for (int c = 0; c < p->n_cells && *n < all; c++) // the first seeds move together
         memmove(*values + (int64_t)c * *n, *values + (int64_t)c * all, (size_t)*n * sizeof **values);
@@ -604,6 +623,7 @@ static sonde_status measure(job *j) {
     note_memory(j, j->probe);
     if (j->o.bands == SND_BANDS_SIMULATED) SND_TRY(simulate(j));
     SND_TRY(run_seeds(j));
+    note_times(j);
     SND_TRY(fill(j));
     SND_FAIL_IF(j->interrupted, SONDE_EINTERRUPTED, "interrupted");
     return SONDE_OK;

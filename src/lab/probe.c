@@ -452,6 +452,7 @@ typedef struct batch {
     int n, threads; // threads inside one run
     double *values;
     sonde_status *status;
+    const snd_probe_times *times;
     void (*done)(void *, int steps);
     void *ctx;
 } batch;
@@ -500,8 +501,13 @@ static void seed_task(void *ctx, int64_t i) {
     snd_exec *x = NULL;
     sonde_status s = b->p->o.stop && b->p->o.stop->flag ? SONDE_EINTERRUPTED : SONDE_OK;
     teller t = {.b = b};
+    const double start = snd_now();
     if (s == SONDE_OK) s = run_seed(&t, (int)i, &src, &x);
     b->status[i] = s;
+    if (b->times) {
+        b->times->draw[i] = src.self ? snd_source_seconds(&src) : 0;
+        b->times->run[i] = snd_now() - start - b->times->draw[i];
+    }
     snd_exec_destroy(x);
     snd_source_close(&src);
     tell(&t, SND_PROBE_STEPS);
@@ -514,7 +520,7 @@ static bool side_by_side(const snd_probe *p, int n, int threads) {
 }
 
 sonde_status snd_probe_run(const snd_probe *p, uint64_t first, int n, double *values, int *whole,
-                           void (*done)(void *, int), void *ctx) {
+                           const snd_probe_times *times, void (*done)(void *, int), void *ctx) {
     const int threads = p->o.threads > 0 ? p->o.threads : snd_cpu_count();
     sonde_status *status = snd_calloc((size_t)n + 1, sizeof *status);
     *whole = 0;
@@ -526,6 +532,7 @@ sonde_status snd_probe_run(const snd_probe *p, uint64_t first, int n, double *va
                .threads = wide ? 1 : threads,
                .values = values,
                .status = status,
+               .times = times,
                .done = done,
                .ctx = ctx};
     snd_parallel(wide ? threads : 1, n, seed_task, &b);

@@ -51,10 +51,12 @@ typedef struct snd_probe {
 sonde_status snd_probe_feed(const snd_probe *p, snd_exec *x, uint64_t seed) SONDE_MUST_CHECK;
 sonde_status snd_probe_make(snd_arena *a, const snd_spec *spec, const snd_probe_opts *o, snd_probe **out) SONDE_MUST_CHECK;
 enum { SND_PROBE_STEPS = 1000 };                 // that a run's progress is told in
+typedef struct snd_probe_times { double *draw, *run; } snd_probe_times;   // seconds of each seed
 /// Runs seeds first .. first+n-1 and writes values[cell * n + i]. Seeds run side by side when that is faster. `done` is
 /// told of progress, SND_PROBE_STEPS per seed in all (from any thread; may be NULL). *whole: how many of the first seeds
 /// have all their values, n unless this fails; SONDE_EINTERRUPTED leaves those behind.
-sonde_status snd_probe_run(const snd_probe *p, uint64_t first, int n, double *values, int *whole, void (*done)(void *ctx, int steps), void *ctx) SONDE_MUST_CHECK;
+/// times: for n seeds each; NULL: not wanted. What is not drawing is running.
+sonde_status snd_probe_run(const snd_probe *p, uint64_t first, int n, double *values, int *whole, const snd_probe_times *times, void (*done)(void *ctx, int steps), void *ctx) SONDE_MUST_CHECK;
 size_t snd_probe_bytes(const snd_probe *p);      // of one run: values, parameters, what holds the graph, the program
 
 // ---- for its files ----------------------------------------------------------------------------------------------------------

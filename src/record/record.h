@@ -73,6 +73,7 @@ typedef struct snd_run {         // one model at one depth
     uint64_t seed; int seeds;
     int64_t depth;               // layers
     double band_level;           // 0.95
+    const double *draw_sec, *run_sec;    // of each seed: drawing weights; forward, backward and statistics. NULL: absent
     int64_t nonfinite;           // measured numbers (value x metric x seed) that were not finite
     snd_setting *settings; int n_settings, settings_cap;
     snd_rvalue **values; int n_values, values_cap;     // in running order: in.x, layers.0.F.in, ..., out.x, then grad.

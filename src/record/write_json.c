@@ -123,6 +123,12 @@ static void write_run(snd_json *j, const snd_run *u) {
     if (u->dtype) snd_json_str(j, "dtype", u->dtype);
     if (u->input) snd_json_str(j, "input", u->input);
     snd_json_num(j, "band_level", u->band_level);
+    if (u->run_sec) {
+        snd_json_open_flat(j, "seconds", '{');
+        snd_json_nums(j, "draw", u->draw_sec, u->seeds);
+        snd_json_nums(j, "run", u->run_sec, u->seeds);
+        snd_json_close(j, '}');
+    }
     if (u->summary->n_metrics) {
         snd_json_open_flat(j, "summary", '{');
         write_metrics(j, u->summary, false);

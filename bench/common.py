@@ -1,0 +1,64 @@
+"""What the benches share: running and timing commands, a Python that has PyTorch, medians."""
+import glob
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+median = statistics.median
+
+
+def spread(v):
+    return f"{min(v):.4g} .. {max(v):.4g}"
+
+
+def timed(command, env=None, stdin=b""):
+    """-> (seconds, peak MiB, stdout)"""
+    before = time.perf_counter()
+    p = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env={**os.environ, **(env or {})})
+    p.stdin.write(stdin)
+    p.stdin.close()
+    out = p.stdout.read()
+    _, status, usage = os.wait4(p.pid, 0)
+    p.returncode = os.waitstatus_to_exitcode(status)
+    if p.returncode:
+        sys.exit(f"{os.path.basename(sys.argv[0])}: {' '.join(command)} failed with {p.returncode}")
+    return time.perf_counter() - before, usage.ru_maxrss / 1024, out
+
+
+def torch_python():
+    """A Python that imports torch, Debian's first; None."""
+    return next((p for p in ("/usr/bin/python3", sys.executable)
+                 if subprocess.run([p, "-c", "import torch"], stderr=subprocess.DEVNULL).returncode == 0), None)
+
+
+# PyTorch as apt installs it, or with one thread in OpenBLAS (its threads and OpenMP's get into each other's way).
+PLAIN_SETTINGS = [{}, {"OPENBLAS_NUM_THREADS": "1"}]
+
+
+def tuned_settings():
+    """The plain ones; OpenBLAS for OpenMP where it is installed; and that with bound threads, AVX-512 kernels where the
+    processor has them, and a malloc that gives nothing back to the system."""
+    openmp = glob.glob("/usr/lib/*/openblas-openmp")
+    if not openmp:
+        return PLAIN_SETTINGS
+    with open("/proc/cpuinfo", encoding="utf-8") as f:
+        wide = "avx512f" in f.read()
+    blas = {"LD_LIBRARY_PATH": openmp[0]}
+    keep = {k: str(4 << 30) for k in ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")}
+    tuned = {**blas, "OMP_PROC_BIND": "true", **keep, "MALLOC_TOP_PAD_": str(256 << 20), **({"ATEN_CPU_CAPABILITY": "avx512"} if wide else {})}
+    return [*PLAIN_SETTINGS, blas, tuned]
+
+
+def show_setting(setting):
+    return " ".join(f"{k}={v}" for k, v in setting.items())
+
+
+def blas():
+    """File of the BLAS that PyTorch runs on: Debian's alternatives decide, and it matters by a factor of ten."""
+    with open("/proc/self/maps", encoding="utf-8") as f:
+        names = {os.path.realpath(m.group(0)) for m in re.finditer(r"/\S*lib(open)?blas\S*\.so\S*", f.read())}
+    return ", ".join(sorted(names)) or "built in"

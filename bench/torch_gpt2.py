@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""GPT-2 124M at init, forward and backward, written plainly in PyTorch: learned positions, pre-LN, gelu (tanh form),
+tied head. The upstream gradient is N(0, 1) on the last norm's output (as `sonde measure gpt2`) or that of the language
+model's loss (`--loss`); logits are made either way. One line of JSON per line on stdin, until it ends: seconds of one
+forward and backward pass (drawing weights and inputs excluded), peak memory in MiB, the BLAS in use.
+
+usage: torch_gpt2.py plain|loss BATCH TOKENS THREADS"""
+import json
+import math
+import resource
+import sys
+import time
+
+import torch
+from common import blas
+
+VOCAB, CONTEXT, WIDTH, LAYERS, HEADS = 50257, 1024, 768, 12, 12
+
+
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm1, self.norm2 = torch.nn.LayerNorm(WIDTH), torch.nn.LayerNorm(WIDTH)
+        self.qkv, self.out = torch.nn.Linear(WIDTH, 3 * WIDTH), torch.nn.Linear(WIDTH, WIDTH)
+        self.up, self.down = torch.nn.Linear(WIDTH, 4 * WIDTH), torch.nn.Linear(4 * WIDTH, WIDTH)
+
+    def attention(self, x, hidden):
+        b, t, d = x.shape
+        q, k, v = (u.view(b, t, HEADS, d // HEADS).transpose(1, 2) for u in self.qkv(x).split(d, dim=2))
+        scores = q @ k.transpose(-2, -1) / math.sqrt(d // HEADS)
+        weights = torch.softmax(scores.masked_fill(hidden, -math.inf), dim=-1)
+        return self.out((weights @ v).transpose(1, 2).reshape(b, t, d))
+
+    def forward(self, x, hidden):
+        x = x + self.attention(self.norm1(x), hidden)
+        return x + self.down(torch.nn.functional.gelu(self.up(self.norm2(x)), approximate="tanh"))
+
+
+class GPT2(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.position = torch.nn.Embedding(VOCAB, WIDTH), torch.nn.Embedding(CONTEXT, WIDTH)
+        self.blocks = torch.nn.ModuleList(Block() for _ in range(LAYERS))
+        self.norm = torch.nn.LayerNorm(WIDTH)
+        for name, p in self.named_parameters():
+            if p.dim() == 2:
+                torch.nn.init.normal_(p, std=0.02 / math.sqrt(2 * LAYERS) if "out." in name or "down." in name else 0.02)
+            elif name.endswith("bias"):
+                torch.nn.init.zeros_(p)
+
+    def forward(self, tokens):
+        t = tokens.shape[1]
+        hidden = torch.ones(t, t, dtype=torch.bool).triu(1)
+        x = self.embed(tokens) + self.position(torch.arange(t))
+        for block in self.blocks:
+            x = block(x, hidden)
+        x = self.norm(x)
+        return x, x @ self.embed.weight.T
+
+
+def main():
+    loss, batch, length = sys.argv[1] == "loss", int(sys.argv[2]), int(sys.argv[3])
+    torch.set_num_threads(int(sys.argv[4]))
+    torch.manual_seed(0)
+    net = GPT2()
+    tokens, targets = torch.randint(VOCAB, (2, batch, length))
+    upstream = torch.randn(batch, length, WIDTH)
+    for _ in sys.stdin:
+        net.zero_grad(set_to_none=True)
+        start = time.perf_counter()
+        x, logits = net(tokens)
+        if loss:
+            torch.nn.functional.cross_entropy(logits.view(-1, VOCAB), targets.view(-1)).backward()
+        else:
+            x.backward(upstream)
+        seconds = time.perf_counter() - start
+        mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(json.dumps({"seconds": seconds, "mib": mib, "blas": blas()}), flush=True)
+
+
+main()
