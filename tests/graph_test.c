@@ -560,6 +560,63 @@ static void pieces_make_the_whole(void **state) {
     }
 }
 
+// ---- the mean square of a weight's gradient, without it -------------------------------------------------------------
+
+enum { GRAM_R = 150, GRAM_N = 400, GRAM_K = 300 }; // two bands of rows
+typedef enum gram_case { GRAM_DRAWN, GRAM_CANCELS, GRAM_NAN, GRAM_CASES } gram_case;
+
+// Statistics of dW = dy' x. GRAM_CANCELS: rows of x differ in 1e-4 of their size, those of dy sum to zero.
+static void run_gram(snd_dtype t, int threads, bool fuse, gram_case c, double *stat) {
+    static double x[GRAM_R * GRAM_K], dy[GRAM_R * GRAM_N];
+    for (int64_t i = 0; i < GRAM_R * GRAM_K; i++)
+        x[i] = c == GRAM_CANCELS ? draw_normal("row", 0, i % GRAM_K) + 1e-4 * draw_normal("x", 0, i)
+                                 : draw_normal("x", 0, i);
+    for (int64_t i = 0; i < GRAM_R * GRAM_N; i++) dy[i] = draw_normal("dy", 0, i);
+    for (int64_t j = 0; c == GRAM_CANCELS && j < GRAM_N; j++) {
+        double mean = 0;
+        for (int64_t i = 0; i < GRAM_R; i++) mean += dy[i * GRAM_N + j] / GRAM_R;
+        for (int64_t i = 0; i < GRAM_R; i++) dy[i * GRAM_N + j] -= mean;
+    }
+    if (c == GRAM_NAN) dy[140 * GRAM_N + 7] = NAN;
+    net n = net_open(t);
+    const snd_init init = {.kind = SND_INIT_NORMAL, .a = 1, .factor = 1};
+    const snd_id w = snd_g_param(n.g, "w", SND_SHAPE(GRAM_N, GRAM_K), &init),
+                 in = net_input(&n, SND_SHAPE(GRAM_R, GRAM_K), SND_DT_NONE);
+    net_output(&n, snd_g_linear(n.g, in, w));
+    snd_id dw;
+    snd_g_grad(n.g, n.y, n.dy, 1, &w, 1, &dw);
+    const snd_id keep = snd_g_stat(n.g, dw, 0, SND_SM_ONLY_Q);
+    if (fuse) assert_int_equal(snd_g_fuse(n.g, &keep, 1), 1);
+    CHECK_OK(snd_plan_make(n.arena, n.g, &keep, 1, &n.plan));
+    CHECK_OK(snd_source_drawn(n.g, 1, 1, &n.src));
+    CHECK_OK(snd_exec_create(n.g, n.plan, &n.src, &(snd_exec_opts){.threads = threads}, &n.exec));
+    CHECK_OK(snd_exec_set(n.exec, in, x, SND_F64));
+    CHECK_OK(snd_exec_set(n.exec, n.dy[0], dy, SND_F64));
+    CHECK_OK(snd_exec_run(n.exec));
+    memcpy(stat, snd_exec_raw(n.exec, keep, NULL), SND_ST_COUNT * sizeof *stat);
+    net_destroy(&n);
+}
+
+static void mean_square_without_the_gradient(void **state) {
+    (void)state;
+    double want[SND_ST_COUNT], got[SND_ST_COUNT], two[SND_ST_COUNT];
+    for (int t = 0; t < 2; t++)
+        for (gram_case c = 0; c < GRAM_CASES; c++) {
+            run_gram(t ? SND_F32 : SND_F64, 2, false, c, want);
+            run_gram(t ? SND_F32 : SND_F64, 1, true, c, got);
+            run_gram(t ? SND_F32 : SND_F64, 2, true, c, two);
+            CHECK_SAME(got[SND_ST_Q], two[SND_ST_Q]);
+            CHECK_SAME(got[SND_ST_EXP], want[SND_ST_EXP]);
+            assert_int_equal(got[SND_ST_NONFINITE] > 0, want[SND_ST_NONFINITE] > 0);
+            if (c == GRAM_NAN)
+                assert_true(isnan(got[SND_ST_Q]) && got[SND_ST_NONFINITE] > 0);
+            else // terms of relative accuracy eps sqrt(GRAM_N), 16 times their sum at most
+                CHECK_REL(got[SND_ST_Q], want[SND_ST_Q], (t ? 0x1p-23 : 0x1p-52) * 16 * 20);
+            // what was not asked for is absent, unless dW had to be made
+            assert_int_equal(isnan(got[SND_ST_ABSMAX]) != 0, c != GRAM_CANCELS);
+        }
+}
+
 typedef struct losses {
     double loss, dx[PIECE_R * PIECE_D], dw[PIECE_V * PIECE_D], stat[SND_ST_COUNT];
     int64_t most;
@@ -1294,6 +1351,7 @@ int main(void) {
         cmocka_unit_test(weight_gradients_come_and_go),
         cmocka_unit_test(lean_plans_give_the_same_bits),
         cmocka_unit_test(lean_plans_are_small),
+        cmocka_unit_test(mean_square_without_the_gradient),
         cmocka_unit_test(pieces_make_the_whole),
         cmocka_unit_test(losses_without_logits),
         cmocka_unit_test(threads_give_the_same_bits),

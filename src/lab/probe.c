@@ -272,7 +272,7 @@ static sonde_status add_exit_gradients(maker *k, int exit, wanted *w, snd_id *wr
     for (int i = 0; i < n; i++) {
         // a value that the output does not depend on has the gradient 0, and that is worth knowing
         const snd_id gr = grad[i] ? grad[i] : snd_g_const(k->g, snd_g_value(k->g, wrt[i])->shape, 0);
-        const snd_id stat = snd_g_stat(k->g, gr, 0, w[i].param ? 0 : mask_of(SND_MW_GRAD, false));
+        const snd_id stat = snd_g_stat(k->g, gr, 0, w[i].param ? SND_SM_ONLY_Q : mask_of(SND_MW_GRAD, false));
         SND_TRY(add_cells(k, w[i].param ? SND_MW_PGRAD : SND_MW_GRAD, w[i].name, w[i].layer, ex, stat,
                           width_of(k->g, wrt[i])));
     }

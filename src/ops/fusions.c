@@ -51,11 +51,10 @@ static void linear_bias_merge(const snd_graph *g, const snd_node *first, const s
 static bool map_stat_fits(const snd_graph *g, const snd_node *first, const snd_node *second, int port) {
     (void)g;
     (void)first;
-    return port == 0 && second->attr.i[0] == 0 && !second->in[1];
+    return port == 0 && (second->attr.i[0] & ~SND_SM_ONLY_Q) == 0 && !second->in[1];
 }
 
-static void map_stat_merge(const snd_graph *g, const snd_node *first, const snd_node *second, int port,
-                           snd_node *fused) {
+static void stat_merge(const snd_graph *g, const snd_node *first, const snd_node *second, int port, snd_node *fused) {
     (void)g;
     (void)port;
     memcpy(fused->in, first->in, (size_t)first->n_in * sizeof *fused->in);
@@ -65,13 +64,19 @@ static void map_stat_merge(const snd_graph *g, const snd_node *first, const snd_
     fused->n_out = 1;
 }
 
+static void map_stat_merge(const snd_graph *g, const snd_node *first, const snd_node *second, int port,
+                           snd_node *fused) {
+    stat_merge(g, first, second, port, fused);
+    fused->attr.i[0] = second->attr.i[0];
+}
+
 static bool table_stat_fits(const snd_graph *g, const snd_node *first, const snd_node *second, int port) {
     return map_stat_fits(g, first, second, port);
 }
 
 static void table_stat_merge(const snd_graph *g, const snd_node *first, const snd_node *second, int port,
                              snd_node *fused) {
-    map_stat_merge(g, first, second, port, fused);
+    stat_merge(g, first, second, port, fused);
 }
 
 // Output 0 is dW where it is wanted; dx, when there is one, stays.
@@ -81,7 +86,7 @@ static bool loss_stat_fits(const snd_graph *g, const snd_node *first, const snd_
 
 static void loss_stat_merge(const snd_graph *g, const snd_node *first, const snd_node *second, int port,
                             snd_node *fused) {
-    map_stat_merge(g, first, second, port, fused);
+    stat_merge(g, first, second, port, fused);
     fused->out[1] = first->out[1];
     fused->n_out = first->n_out;
 }

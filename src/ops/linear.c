@@ -5,6 +5,8 @@
 // pieces of rows, so that it need not be in memory; a gradient of which only statistics are wanted never is.
 #include "ops/ops_impl.h"
 
+#include <math.h>
+
 static sonde_status linear_shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_dtype *dtype) {
     (void)dtype;
     char a[160], b[160];
@@ -164,7 +166,10 @@ static const snd_op_case dw_cases[] = {{.label = "5x3, 5x4", .n_in = 2, .in = {{
 const snd_op_info snd_op_linear_dw = {
     .name = "linear_dw", .shape = dw_shape, .run = dw_run, .cost = product_cost, SND_CASES(dw_cases)};
 
-// ---- statistics of dW, which is not kept: made by fusion ------------------------------------------------------------
+// ---- statistics of dW, which is not kept: made by fusion; i[0] = mask -----------------------------------------------
+// The mean square alone needs no dW:  |dyᵀ x|² = sum over rows r, s of (dy_r.dy_s)(x_r.x_s),  R²(n + k) in place of R n k.
+// The Gram matrices round in f32; where their terms cancel (gradients that sum to zero over rows that are alike), that
+// rounding would show, and dW is made after all.
 
 static sonde_status dw_stat_shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_dtype *dtype) {
     SND_TRY(dw_shape(g, n, out, dtype));
@@ -173,34 +178,89 @@ static sonde_status dw_stat_shape(const snd_graph *g, snd_node *n, snd_shape *ou
     return SONDE_OK;
 }
 
+// R, n, k of dy and x.
+static void dw_sizes(const snd_graph *g, const snd_node *node, int64_t *R, int64_t *n, int64_t *k) {
+    snd_rows(snd_shape_of(g, node->in[0]), R, n);
+    snd_rows(snd_shape_of(g, node->in[1]), R, k);
+}
+
+static bool by_gram(const snd_graph *g, const snd_node *node) {
+    int64_t R, n, k;
+    dw_sizes(g, node, &R, &n, &k);
+    return node->attr.i[0] & SND_SM_ONLY_Q && (double)R * (double)(n + k) < (double)n * (double)k;
+}
+
 static const void *dw_piece(const snd_oprun *r, int64_t first, int64_t m, void *tmp) {
     int64_t R, n, k;
-    snd_rows(snd_in_shape(r, 0), &R, &n);
-    snd_rows(snd_in_shape(r, 1), &R, &k);
+    dw_sizes(r->g, r->n, &R, &n, &k);
     snd_k_gemm(r->threads, r->t, true, false, m, k, R, 1, at(r, snd_in(r, 0), first), n, snd_in(r, 1)->p, k, 0, tmp, k);
     return tmp;
 }
 
+// Rows of a band of x with all rows up to its last one: what lies above the diagonal is left out but for a band's width.
+static void gram(const snd_oprun *r, const snd_rv *x, int64_t R, int64_t D, void *out) {
+    enum { BAND = 128 };
+    for (int64_t i = 0; i < R; i += BAND) {
+        const int64_t m = R - i < BAND ? R - i : BAND;
+        void *to = (char *)out + (size_t)(i * R) * snd_dtype_size(r->t);
+        snd_k_gemm(r->threads, r->t, false, true, m, i + m, D, 1, at(r, x, i * D), D, x->p, D, 0, to, R);
+    }
+}
+
+// False: too much cancels. A sum over pairs of rows that is not much smaller than that over equal ones has the relative
+// accuracy of its terms; what is not finite is a result as well.
+static bool gram_q(const snd_oprun *r, double *total) {
+    enum { CANCELS = 16 };
+    int64_t R, n, k;
+    dw_sizes(r->g, r->n, &R, &n, &k);
+    void *a = r->scratch, *b = (char *)r->scratch + (size_t)(R * R) * snd_dtype_size(r->t);
+    gram(r, snd_in(r, 0), R, n, a);
+    gram(r, snd_in(r, 1), R, k, b);
+    double equal = 0, sum = 0;
+    for (int64_t i = 0; i < R; i++) {
+        double row = 0;
+        for (int64_t j = 0; j < i; j++) row += snd_load(r->t, a, i * R + j) * snd_load(r->t, b, i * R + j);
+        equal += snd_load(r->t, a, i * R + i) * snd_load(r->t, b, i * R + i);
+        sum += row;
+    }
+    *total = equal + 2 * sum;
+    return !(*total < equal / CANCELS);
+}
+
+static void put_q(const snd_oprun *r, double q, int64_t e) {
+    double *s = snd_out(r, 0)->p;
+    for (int i = 0; i < SND_ST_COUNT; i++) s[i] = NAN;
+    s[SND_ST_Q] = q;
+    s[SND_ST_NONFINITE] = isfinite(q) ? 0 : 1;
+    s[SND_ST_EXP] = (double)snd_clamp_e(e);
+    *snd_out(r, 0) = (snd_rv){.p = s, .e = 0, .amax = -1};
+}
+
 static void dw_stat_run(snd_oprun *r) {
     int64_t R, n, k;
-    snd_rows(snd_in_shape(r, 0), &R, &n);
-    snd_rows(snd_in_shape(r, 1), &R, &k);
-    snd_stat_of_pieces(r, n, k, dw_piece, (int64_t)snd_in(r, 0)->e + snd_in(r, 1)->e);
+    dw_sizes(r->g, r->n, &R, &n, &k);
+    const int64_t e = (int64_t)snd_in(r, 0)->e + snd_in(r, 1)->e;
+    double total;
+    if (by_gram(r->g, r->n) && gram_q(r, &total))
+        put_q(r, total / ((double)n * (double)k), e);
+    else
+        snd_stat_of_pieces(r, n, k, dw_piece, e);
 }
 
-static size_t dw_stat_scratch(const snd_graph *g, const snd_node *n) {
-    int64_t R, no, k;
-    snd_rows(snd_shape_of(g, n->in[0]), &R, &no);
-    snd_rows(snd_shape_of(g, n->in[1]), &R, &k);
-    return snd_piece_bytes(snd_graph_dtype(g), no, k);
+static size_t dw_stat_scratch(const snd_graph *g, const snd_node *node) {
+    int64_t R, n, k;
+    dw_sizes(g, node, &R, &n, &k);
+    const size_t piece = snd_piece_bytes(snd_graph_dtype(g), n, k),
+                 grams = 2 * (size_t)(R * R) * snd_dtype_size(snd_graph_dtype(g));
+    return by_gram(g, node) && grams > piece ? grams : piece;
 }
 
-static void dw_stat_cost(const snd_graph *g, const snd_node *n, double *flops, double *bytes) {
-    snd_cost_each(g, n, 0, flops, bytes);
-    int64_t R, no, k;
-    snd_rows(snd_shape_of(g, n->in[0]), &R, &no);
-    snd_rows(snd_shape_of(g, n->in[1]), &R, &k);
-    *flops = (2 * (double)R + 6) * (double)no * (double)k;
+static void dw_stat_cost(const snd_graph *g, const snd_node *node, double *flops, double *bytes) {
+    snd_cost_each(g, node, 0, flops, bytes);
+    int64_t R, n, k;
+    dw_sizes(g, node, &R, &n, &k);
+    const double rows = (double)R, out = (double)n, in = (double)k;
+    *flops = by_gram(g, node) ? rows * rows * (out + in) : (2 * rows + 6) * out * in;
 }
 
 const snd_op_info snd_op_linear_dw_stat = {.name = "linear_dw_stat",
