@@ -207,21 +207,27 @@ static void gram(const snd_oprun *r, const snd_rv *x, int64_t R, int64_t D, void
     }
 }
 
+static double dot(snd_dtype t, int64_t n, const void *a, const void *b) {
+    double sum = 0;
+    for (int64_t j = 0; t == SND_F32 && j < n; j++) sum += (double)((const float *)a)[j] * ((const float *)b)[j];
+    for (int64_t j = 0; t == SND_F64 && j < n; j++) sum += ((const double *)a)[j] * ((const double *)b)[j];
+    return sum;
+}
+
 // False: too much cancels. A sum over pairs of rows that is not much smaller than that over equal ones has the relative
 // accuracy of its terms; what is not finite is a result as well.
 static bool gram_q(const snd_oprun *r, double *total) {
     enum { CANCELS = 16 };
     int64_t R, n, k;
     dw_sizes(r->g, r->n, &R, &n, &k);
-    void *a = r->scratch, *b = (char *)r->scratch + (size_t)(R * R) * snd_dtype_size(r->t);
+    const size_t size = snd_dtype_size(r->t);
+    char *a = r->scratch, *b = a + (size_t)(R * R) * size;
     gram(r, snd_in(r, 0), R, n, a);
     gram(r, snd_in(r, 1), R, k, b);
     double equal = 0, sum = 0;
-    for (int64_t i = 0; i < R; i++) {
-        double row = 0;
-        for (int64_t j = 0; j < i; j++) row += snd_load(r->t, a, i * R + j) * snd_load(r->t, b, i * R + j);
-        equal += snd_load(r->t, a, i * R + i) * snd_load(r->t, b, i * R + i);
-        sum += row;
+    for (int64_t i = 0; i < R; i++, a += (size_t)R * size, b += (size_t)R * size) {
+        sum += dot(r->t, i, a, b);
+        equal += snd_load(r->t, a, i) * snd_load(r->t, b, i);
     }
     *total = equal + 2 * sum;
     return !(*total < equal / CANCELS);
