@@ -497,15 +497,15 @@ static void note_memory(const job *j, const snd_probe *p) {
 }
 
 static void note_times(const job *j) {
+    char a[40], b[40];
     double draw = 0, run = 0;
     if (!j->o.timings) return;
     for (int i = 0; i < j->seeds; i++) {
         draw += j->times.draw[i] / j->seeds;
         run += j->times.run[i] / j->seeds;
     }
-    snd_record_note(j->rec,
-                    "%s: a seed took %.3f s to draw its weights and %.3f s for forward, backward and statistics",
-                    j->label, draw, run);
+    snd_record_note(j->rec, "%s: a seed took %s s to draw its weights and %s s for forward, backward and statistics",
+                    j->label, snd_format_num(a, draw, 3), snd_format_num(b, run, 3));
 }
 
 // Runs `want` seeds of a probe, or as many as fit into `budget` seconds (0: all), at least one: the first one tells. An
