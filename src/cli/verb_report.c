@@ -4,12 +4,6 @@
 #include "report/report.h"
 
 #include <string.h>
-#include <sys/stat.h>
-
-static bool is_folder(const char *path) {
-    struct stat st;
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
 
 // -o FILE.html; -o DIR writes DIR/report.html; without -o next to the first result.
 static const char *target(snd_cli *c) {
@@ -17,7 +11,7 @@ static const char *target(snd_cli *c) {
     const size_t n = out ? strlen(out) : 0;
     if (n > 5 && strcmp(out + n - 5, ".html") == 0) return out;
     if (out) return snd_arena_printf(c->arena, "%s/report.html", out);
-    if (is_folder(first)) return snd_arena_printf(c->arena, "%s/report.html", first);
+    if (snd_is_folder(first)) return snd_arena_printf(c->arena, "%s/report.html", first);
     const char *slash = strrchr(first, '/');
     return snd_arena_printf(c->arena, "%.*sreport.html", slash ? (int)(slash + 1 - first) : 0, first);
 }

@@ -64,8 +64,7 @@ static sonde_status unpack(gzFile z, const char *path, size_t max, uint8_t **dat
 sonde_status snd_read_unpacked(const char *path, size_t max, uint8_t **data, size_t *n) {
     *data = NULL;
     *n = 0;
-    struct stat st;
-    SND_FAIL_IF(stat(path, &st) == 0 && S_ISDIR(st.st_mode), SONDE_EIO, "cannot read %s: it is a folder", path);
+    SND_FAIL_IF(snd_is_folder(path), SONDE_EIO, "cannot read %s: it is a folder", path);
     SND_TRY(snd_refuse_device(path));
     gzFile z = gzopen(path, "rb"); // passes files through that are not gzip
     SND_FAIL_IF(!z, SONDE_EIO, "cannot read %s: %s", path, errno == ENOENT ? "no such file" : "refused by the system");

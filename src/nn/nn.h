@@ -66,6 +66,8 @@ enum { SND_MAX_PARTS = 12 };
 /// The parts of A, C or M in this layer (from 0) of a stack, in the order of their use. Returns their number.
 int snd_nn_parts(const snd_spec *s, const snd_stack *t, int layer, const snd_sub_args *a, snd_subpart parts[SND_MAX_PARTS]);
 const snd_subpart *snd_nn_part(const snd_subpart *parts, int n, const char *name);   // NULL: there is none
+/// What a part of kind RMS or NORM is as a norm.
+snd_norm_args snd_nn_part_norm(const snd_subpart *p, const snd_stack *t);
 /// Does this stack's self-attention look back only? (decoders)
 bool snd_nn_causal(const snd_spec *s, const snd_stack *t);
 

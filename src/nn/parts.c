@@ -82,3 +82,8 @@ const snd_subpart *snd_nn_part(const snd_subpart *parts, int n, const char *name
         if (!strcmp(parts[i].name, name)) return &parts[i];
     return NULL;
 }
+
+snd_norm_args snd_nn_part_norm(const snd_subpart *p, const snd_stack *t) {
+    const snd_norm_args n = t->norm;
+    return p->kind == SND_PART_RMS ? (snd_norm_args){SND_NORM_RMS, n.eps, 1, false, n.plus1, true, false} : n;
+}

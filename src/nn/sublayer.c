@@ -53,8 +53,7 @@ static sonde_status norm(const sub *s, const char *name, snd_id *x) {
     } else {
         const char *site = path(s, name);
         if (!site) return SONDE_ENOMEM;
-        snd_norm_args n = s->m->stack->norm;
-        if (p->kind == SND_PART_RMS) n = (snd_norm_args){SND_NORM_RMS, n.eps, 1, false, n.plus1, true, false};
+        const snd_norm_args n = snd_nn_part_norm(p, s->m->stack);
         SND_TRY(snd_nn_norm(s->m, site, &n, rows, p->in, &y));
     }
     *x = snd_g_reshape(g, y, whole);

@@ -108,22 +108,23 @@ static sonde_status forward_shape(const snd_graph *g, snd_node *n, snd_shape *ou
 
 // ---- position biases ------------------------------------------------------------------------------------------------
 
-// m_h = 2^(-8(h+1)/n) for n heads, n a power of two; else those of the power p below, then every second one of 2p.
-static double alibi_slope(int64_t heads, int64_t h) {
+double snd_alibi_slope(int64_t heads, int64_t h) {
     int64_t p = 1;
     while (2 * p <= heads) p *= 2;
     return h < p ? exp2(-8 * (double)(h + 1) / (double)p) : exp2(-4 * (double)(2 * (h - p) + 1) / (double)p);
 }
 
-// Row of the table for a key `distance` before the query.
-static int64_t bucket(const snd_attr *a, int64_t buckets, int64_t distance) {
-    const bool causal = a->i[I_CAUSAL] != 0;
+int64_t snd_t5_bucket(int64_t buckets, int64_t max_distance, bool causal, int64_t distance) {
     const int64_t nb = causal ? buckets : buckets / 2, exact = nb / 2, after = !causal && distance < 0 ? nb : 0;
     const int64_t m = distance >= 0 ? distance : causal ? 0 : -distance;
     if (m < exact) return after + m;
-    const double far = log((double)m / (double)exact) / log((double)a->i[I_MAX_DISTANCE] / (double)exact);
+    const double far = log((double)m / (double)exact) / log((double)max_distance / (double)exact);
     const int64_t at = exact + (int64_t)floor(far * (double)(nb - exact));
     return after + (at < nb - 1 ? at : nb - 1);
+}
+
+static int64_t bucket(const snd_attr *a, int64_t buckets, int64_t distance) {
+    return snd_t5_bucket(buckets, a->i[I_MAX_DISTANCE], a->i[I_CAUSAL] != 0, distance);
 }
 
 // Scratch of an op: the bias by distance [heads, distances], for backward its gradient in double, then the kernel's.
@@ -151,7 +152,7 @@ static void fill_bias(const snd_oprun *r, int k_table, const room *m, void *bias
         const int64_t row = table ? bucket(a, m->buckets, first + x) : 0;
         for (int64_t h = 0; h < heads; h++) {
             const double v = table ? ldexp(snd_load(r->t, table->p, row * heads + h), table->e)
-                                   : -alibi_slope(heads, h) * fabs((double)(first + x));
+                                   : -snd_alibi_slope(heads, h) * fabs((double)(first + x));
             snd_store(r->t, bias, h * m->distances + x, v);
         }
     }

@@ -115,11 +115,10 @@ static void run(snd_oprun *r) {
     for (int64_t first = 0; first < p.V; first += p.step) {
         make_logits(r, &p, first);
         for (int64_t i = 0; i < p.R; i++) { // the logit of the target itself
-            if (p.target[i] == SND_IGNORED || p.target[i] >= p.n) continue;
-            loss -= p.scale * snd_load(r->t, p.z, i * p.n + p.target[i]);
-            p.target[i] = SND_IGNORED;
+            if (p.target[i] != SND_IGNORED && p.target[i] < p.n)
+                loss -= p.scale * snd_load(r->t, p.z, i * p.n + p.target[i]);
+            p.target[i] = SND_IGNORED; // of the piece, the log-sum alone
         }
-        for (int64_t i = 0; i < p.R; i++) p.target[i] = SND_IGNORED; // of the piece, the log-sum alone
         (void)snd_k_xent_fwd(r->threads, r->t, p.R, p.n, p.scale, p.z, p.target, SND_IGNORED, p.lse, &unused);
         for (int64_t i = 0; i < p.R; i++) lse[i] = log_sum(lse[i], p.lse[i]);
     }

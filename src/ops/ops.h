@@ -86,6 +86,10 @@ typedef struct snd_attn {                ///< what attention does besides q, k, 
     snd_attn_bias bias;                  ///< after softcap; ALIBI: -m_h |query - key|, m_h as in docs/formulas.md
     int64_t max_distance;                ///< T5; the table's rows are the buckets, causal picks the decoder's
 } snd_attn;
+/// ALiBi's m_h = 2^(-8(h+1)/heads), heads a power of two; else those of the power p below, then every second one of 2p.
+double snd_alibi_slope(int64_t heads, int64_t h);
+/// T5's bucket of a key that stands `distance` before the query (docs/formulas.md section 6).
+int64_t snd_t5_bucket(int64_t buckets, int64_t max_distance, bool causal, int64_t distance);
 /// Softmax over keys of the masked scores, times v: q [B, Tq, heads*hd], k, v [B, Tk, kv_heads*hd] -> [B, Tq, heads*hd].
 /// table: T5, [buckets, heads], else 0.  XL: scores (q.k + qr.r_(i-j)) scale with qr [B, Tq, heads*hd] (u is in q, v in
 /// qr) and r [past + Tq, heads*hd], row = distance from query to key; not causal: r [Tq + Tk - 1, heads*hd], which begins

@@ -109,19 +109,11 @@ typedef struct snd_psight { // made before; layers share them
     struct snd_psight *next;
 } snd_psight;
 
-// m_h of docs/formulas.md section 6.
-static double slope_of(int64_t h, int64_t heads) {
-    int64_t p = 1;
-    while (2 * p <= heads) p *= 2;
-    return h < p ? pow(2, -8.0 * (double)(h + 1) / (double)p)
-                 : pow(2, -8.0 * (double)(2 * (h - p) + 1) / (double)(2 * p));
-}
-
 static int slopes_of(reader *r, double out[SND_SLOPES]) {
     const int64_t heads = r->nn.spec->heads;
     const int n = heads < SND_SLOPES ? (int)heads : SND_SLOPES;
     if (heads > n) snd_p_note(r, "ALiBi: %d of the %lld heads stand for all.", n, (long long)heads);
-    for (int i = 0; i < n; i++) out[i] = slope_of((2 * i + 1) * heads / (2 * n), heads);
+    for (int i = 0; i < n; i++) out[i] = snd_alibi_slope(heads, (2 * i + 1) * heads / (2 * n));
     return n;
 }
 
@@ -194,29 +186,16 @@ static sonde_status relative(reader *r, snd_attend *a, int64_t last) {
     return SONDE_OK;
 }
 
-// Bucket of key - query: formulas.md section 6.
-static int bucket_of(const snd_spec *s, bool causal, double gap) {
-    int64_t nb = s->t5_buckets, offset = 0;
-    double m = fmax(-gap, 0);
-    if (!causal) {
-        nb /= 2;
-        offset = gap > 0 ? nb : 0;
-        m = fabs(gap);
-    }
-    const double e = (double)(nb / 2);
-    if (m < e || e < 1) return (int)(offset + (int64_t)m);
-    const double far = e + floor(log(m / e) / log((double)s->t5_max_distance / e) * ((double)nb - e));
-    return (int)((double)offset + fmin((double)nb - 1, far));
-}
-
 static sonde_status buckets(reader *r, snd_attend *a) {
+    const snd_spec *s = r->nn.spec;
     const snd_places *p = a->sight->q;
     int16_t *b;
-    SND_TRY(table_var(r, "relative", r->nn.spec->t5_buckets, r->nn.spec->heads, &a->bias_var));
+    SND_TRY(table_var(r, "relative", s->t5_buckets, s->heads, &a->bias_var));
     SND_NEW(r->p->arena, b, p->n * p->n);
     for (int t = 0; t < p->n; t++)
         for (int i = 0; i < p->n; i++)
-            b[t * p->n + i] = (int16_t)bucket_of(r->nn.spec, r->seq.causal, rint(p->at[i]) - rint(p->at[t]));
+            b[t * p->n + i] = (int16_t)snd_t5_bucket(s->t5_buckets, s->t5_max_distance, r->seq.causal,
+                                                     llrint(p->at[t]) - llrint(p->at[i]));
     a->bucket = b;
     return SONDE_OK;
 }
@@ -250,8 +229,7 @@ static sonde_status map(const sub *s, const char *name, snd_mid x, snd_mid *y) {
 static sonde_status norm(const sub *s, const char *name, snd_mid *x) {
     const snd_subpart *p = snd_nn_part(s->parts, s->n, name);
     if (!p) return SONDE_OK;
-    snd_norm_args n = s->r->stack.norm;
-    if (p->kind == SND_PART_RMS) n = (snd_norm_args){SND_NORM_RMS, n.eps, 1, false, n.plus1, true, false};
+    const snd_norm_args n = snd_nn_part_norm(p, &s->r->stack);
     if (p->kind != SND_PART_UNIT) return snd_p_norm(s->r, s->site->name, &n, *x, p->in, x);
     const snd_mid y = snd_tk_rms_norm(s->r->p->tokens, *x, 0);
     *x = snd_tk_sum(s->r->p->tokens, 1, &y, (double[]){1 / sqrt((double)p->in)}, 0);

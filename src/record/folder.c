@@ -4,7 +4,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 static sonde_status write_one(const snd_record *r, const char *dir, const char *name, snd_buf *b) {
     snd_buf path = {0};
@@ -90,9 +89,7 @@ sonde_status snd_record_write(const snd_record *r, const char *dir) {
 }
 
 sonde_status snd_record_read(snd_arena *a, const char *path, snd_record **out) {
-    struct stat st;
-    const bool folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-    const char *file = folder ? snd_arena_printf(a, "%s/result.json", path) : path;
+    const char *file = snd_is_folder(path) ? snd_arena_printf(a, "%s/result.json", path) : path;
     if (!file) return SONDE_ENOMEM;
     char *data;
     size_t n;
