@@ -1,8 +1,12 @@
-// Front header of data/: rows for the input of a measurement, drawn or from a data set. Everything is a function of
-// (seed, name) alone. Later: tokenizers, batching.
+// Front header of data/: what models are fed. Data to train on, tokenizers and BLEU have headers of their own, which come
+// with this one; here are rows for the input of a measurement, drawn or from a data set. Everything is a function of
+// (seed, name) alone.
 #ifndef SND_DATA_H
 #define SND_DATA_H
 
+#include "data/bleu.h"
+#include "data/set.h"
+#include "data/tokenizer.h"
 #include "io/io.h"
 
 /// x [rows, features] Gaussian with mean square 1 and mean cosine c between examples:

@@ -1,0 +1,145 @@
+// Part of data's front: data to train on. A set is opened once and never changes; files are mapped where they can be used
+// as they lie. A batch is a pure function of (set, batching, split, index): nothing is remembered between batches, so a run
+// is resumed anywhere by the index alone, and any number of threads may ask at once.
+#ifndef SND_DATA_SET_H
+#define SND_DATA_SET_H
+
+#include "data/tokenizer.h"
+
+/// What the batches are for: the model's objective.
+typedef enum snd_task { SND_TASK_INVALID, SND_TASK_LM, SND_TASK_MLM, SND_TASK_SEQ2SEQ, SND_TASK_CLASS } snd_task;
+typedef enum snd_split { SND_SPLIT_TRAIN, SND_SPLIT_VALID, SND_SPLIT_TEST, SND_SPLIT_COUNT } snd_split;
+const char *snd_split_name(snd_split s);  // "train", "valid", "test"
+
+typedef enum snd_data_kind {
+    SND_DATA_AUTO,
+    SND_DATA_TEXT,    // one file, or the .txt files of a folder in the order of their names
+    SND_DATA_TOKENS,  // u16 little-endian, llm.c's header of 256 i32 in front or not
+    SND_DATA_PAIRS,   // lines of tab-separated fields, source and target among them
+    SND_DATA_IMAGES,  // folder with train-images-idx3-ubyte[.gz], train-labels-..., t10k-...; or "fashion-mnist"
+    SND_DATA_TABLE,   // csv: numbers, one column is the class
+    SND_DATA_KINDS
+} snd_data_kind;
+const char *snd_data_kind_name(snd_data_kind k);
+
+/// Settings: one row each in settings.def, which makes the keys of a spec's `data:` part and the command's options.
+typedef struct snd_data_settings {
+    const char *path, *valid_path, *test_path;  // NULL: none
+    snd_data_kind kind;
+    double valid, test;         // shares of what `path` holds, where no file of their own is given
+    const char *tokenizer;      // "bytes", "chars", "bpe", or a file that snd_tokenizer_save wrote; NULL: by the task
+    int64_t bpe_vocab;
+    const char *columns;        // pairs: "source,target", counted from 1; NULL: the last two
+    const char *label;          // table: name or number of the class column; NULL: the last
+    bool augment;               // images: random crops and flips of what is trained on
+    double mask;                // mlm: share of the tokens asked for
+} snd_data_settings;
+
+typedef struct snd_data_key {
+    const char *name, *option, *type, *dflt, *range, *help;
+} snd_data_key;
+int snd_data_key_count(void);
+const snd_data_key *snd_data_key_at(int i);
+snd_data_settings snd_data_defaults(void);
+/// One setting from its text, which must outlive the settings. `where` stands in front of errors ("file.yaml: " or "").
+/// errors  SONDE_ENAME: no such key (the nearest is named);  SONDE_ERANGE, SONDE_ETYPE: not a value of it
+sonde_status snd_data_setting(snd_data_settings *s, const char *where, const char *key, const char *text) SONDE_MUST_CHECK;
+
+typedef struct snd_set snd_set;
+
+/// errors  SONDE_EIO, SONDE_EINPUT (with file and line), SONDE_EUNSUPPORTED: a kind that does not serve the task
+sonde_status snd_set_open(const snd_data_settings *s, snd_task task, snd_set **out) SONDE_MUST_CHECK;
+void snd_set_close(snd_set *d);  // NULL is fine
+snd_data_kind snd_set_kind(const snd_set *d);
+snd_task snd_set_task(const snd_set *d);
+const char *snd_set_name(const snd_set *d);
+/// A line for people: "text, 1.15 MB, chars: 78 tokens, 1.10 M to train on, 0.06 M for validation". Caller frees.
+void snd_set_describe(const snd_set *d, snd_buf *out);
+/// Number that all reads of the set depend on (contents and settings): a resumed run compares it.
+uint64_t snd_set_fingerprint(const snd_set *d);
+
+// ---- text and tokens ------------------------------------------------------------------------------------------------------
+
+const snd_tokenizer *snd_set_tokenizer(const snd_set *d);    // NULL: token files, images, tables
+int64_t snd_set_vocab(const snd_set *d);                     // tokens the model needs; 0: unknown (token files), or no text
+double snd_set_encode_seconds(const snd_set *d);             // what opening spent on encoding
+int64_t snd_set_token_count(const snd_set *d, snd_split s);  // text and tokens: length of the split; else 0
+int64_t snd_set_byte_count(const snd_set *d, snd_split s);   // bytes of text it stands for; 0: unknown (token files)
+/// Tokens first .. first+n-1 of a split, which must have them.
+void snd_set_tokens(const snd_set *d, snd_split s, int64_t first, int64_t n, int64_t *out);
+
+// ---- pairs ------------------------------------------------------------------------------------------------------------------
+
+typedef struct snd_text { const char *s; size_t n; } snd_text;  // borrowed, not NUL-terminated
+int64_t snd_set_pair_count(const snd_set *d, snd_split s);
+/// Pair i of a split, in the file's order, as text.
+void snd_set_pair(const snd_set *d, snd_split s, int64_t i, snd_text *source, snd_text *target);
+
+// ---- images and tables --------------------------------------------------------------------------------------------------------
+
+int64_t snd_set_row_count(const snd_set *d, snd_split s);
+int64_t snd_set_classes(const snd_set *d);
+/// [channels, height, width] of an image, [features, 1, 1] of a table's row.
+void snd_set_row_shape(const snd_set *d, int64_t shape[3]);
+
+// ---- batches --------------------------------------------------------------------------------------------------------------------
+
+/// rows: examples in a batch. tokens: length of a window (lm, mlm), or of the longest source and target (seq2seq, <eos>
+/// counted); class: unused. vocab: the model's, every token must be below it; 0: the set's.
+typedef struct snd_batching {
+    int64_t rows, tokens, vocab;
+    uint64_t seed;
+} snd_batching;
+
+typedef struct snd_batch_shape { int64_t rows, tokens, src_tokens; } snd_batch_shape;  // class: tokens 1
+
+/// One batch, or a part of it; the memory of snd_batch_make serves every batch of its batching.
+///   lm       tokens, targets [rows, T]: windows of T+1 tokens, targets one ahead
+///   mlm      tokens, targets [rows, T]: `mask` of the places are asked for (at least one), of which 80 % hold <mask>, 10 % a
+///            random token, 10 % their own (Devlin et al. 2018, section 3.1); targets elsewhere -100
+///   seq2seq  src_tokens [rows, S] = source <eos>, padded; src_lengths [rows] counts what is not padding: encoder and
+///            cross-attention must not read beyond. tokens [rows, T] = <bos> target; targets = target <eos>, then -100
+///   class    x [rows, channels, height, width] normalised, targets [rows]
+/// Rows that a last batch of valid or test lacks are there, with targets -100.
+typedef struct snd_batch {
+    snd_batch_shape shape;                                // of this part
+    int64_t *tokens, *targets, *src_tokens, *src_lengths;
+    float *x;
+    int64_t asked;                                        // targets other than -100 in this part
+    int64_t asked_all;                                    // in the whole batch: a loss is the sum over the parts / asked_all
+    void *own;
+} snd_batch;
+
+typedef struct snd_batches snd_batches;
+
+/// How a set is cut into batches.
+///   train, lm and mlm: an epoch is one pass over floor((n-1)/T) (mlm: n/T) windows that follow one another from an offset
+///     of the epoch's own, in the epoch's own order. class: over the rows. Example number k of the run is example k mod n of
+///     epoch k div n, so batches straddle epochs and the order does not depend on `rows`.
+///   train, seq2seq: pairs are sorted into buckets by length (multiples of 8 up to 64, then of 32), small ones joined to the
+///     next; a batch comes from one bucket and has rows * floor(tokens/length) rows, so that all hold about as many tokens.
+///   valid, test: everything once, in order.
+/// errors  SONDE_EINPUT: a split too short for one window, or no pair that fits; SONDE_ERANGE: rows or tokens below 1;
+///         SONDE_ESHAPE: a vocab smaller than the set's
+sonde_status snd_batches_open(const snd_set *d, const snd_batching *b, snd_batches **out) SONDE_MUST_CHECK;
+void snd_batches_close(snd_batches *b);                          // NULL is fine
+int64_t snd_batches_count(const snd_batches *b, snd_split s);    // valid, test: how many there are; train: per epoch, rounded up
+double snd_batches_epochs(const snd_batches *b, int64_t index);  // epochs done before train batch `index`
+int64_t snd_batches_dropped(const snd_batches *b, snd_split s);  // pairs longer than `tokens`
+/// The shapes that batches can have, largest first: one graph each. Returns their number (at most 16).
+int snd_batches_shapes(const snd_batches *b, const snd_batch_shape **out);
+snd_batch_shape snd_batches_shape(const snd_batches *b, snd_split s, int64_t index);
+
+sonde_status snd_batch_make(const snd_batches *b, snd_batch *out) SONDE_MUST_CHECK;
+void snd_batch_free(snd_batch *x);  // safe on zeros
+/// Part `part` of `parts` of a batch: rows part*rows/parts .. (part+1)*rows/parts-1 of it, the same rows as in one piece.
+/// `rows` of the batching must be a multiple of parts. index >= 0; valid and test: below the count.
+/// errors  SONDE_ERANGE: a token beyond the vocabulary (token files)
+sonde_status snd_batches_get(const snd_batches *b, snd_split s, int64_t index, int64_t part, int64_t parts,
+                             snd_batch *out) SONDE_MUST_CHECK;
+
+/// Element i of permutation number `which` of 0 .. n-1 (0 <= i < n): a Feistel network of six rounds whose rounds are Philox,
+/// on the smallest 4^k >= n, walked until it lands below n (Black, Rogaway 2002).
+int64_t snd_permuted(snd_key key, uint64_t which, int64_t n, int64_t i);
+
+#endif
