@@ -126,6 +126,12 @@ static void split(const double *g, double *mean_sq, double *dev_sq) {
 
 // ---- tests --------------------------------------------------------------------------------------------------------------
 
+static double param_q(const snd_run *u, const char *name) {
+    for (int i = 0; i < u->n_params; i++)
+        if (!strcmp(u->params[i]->name, name)) return pow(10, 2 * snd_value_find(u->params[i], "wrms")->mean);
+    return NAN;
+}
+
 static const snd_metric *metric(const snd_run *u, const char *value, const char *name) {
     const snd_rvalue *v = snd_run_find(u, value);
     const snd_metric *m = v ? snd_value_find(v, name) : NULL;
@@ -226,6 +232,37 @@ static void profiled_nets_agree_with_theory(void **state) {
         CHECK_CLOSE(c->mean, c->predicted, 0.05); // one to two standard errors of eight seeds at this width
         CHECK_CLOSE(q->mean, q->predicted, 0.08);
         assert_true(q->hi - q->lo > 2 * 1.96 * log10(1 + 0.05));
+    }
+    snd_arena_destroy(a);
+}
+
+// Each stack of an encoder-decoder sums its own branches, so the first vector of either is 1. With the encoder's sum at its
+// start the decoder's tokens had less than half the cosine that the theory says.
+static void each_stack_is_profiled_from_its_own_start(void **state) {
+    (void)state;
+    snd_arena *a = snd_arena_create();
+    snd_record *r = snd_record_create(a, SND_REC_MEASURE);
+    static const char *const keys[] = {"width=64", "layers=4",      "heads=4",
+                                       "vocab=64", "position=none", "arch=encoder-decoder"};
+    const snd_measure_opts o = {
+        .rows = 4, .tokens = 16, .seeds = 4, .dtype = SND_F32, .bands = SND_BANDS_THEORY, .threads = 1};
+    CHECK_OK(snd_lab_measure(r, load(a, "admin", keys, 6), "admin", &o));
+    static const char *const first[] = {"encoder.layers.0.A", "decoder.layers.0.A"};
+    static const char *const second[] = {"encoder.layers.0.M.v1", "decoder.layers.0.C.v1"};
+    for (int i = 0; i < 2; i++) {
+        char vector[32], branch[32];
+        snprintf(vector, sizeof vector, "%s.v1", first[i]);
+        snprintf(branch, sizeof branch, "%s.out", first[i]);
+        CHECK_CLOSE(param_q(r->runs[0], vector), 1, 1e-6);
+        // a stack's first call is the same in the profile, where all vectors are 1
+        CHECK_CLOSE(param_q(r->runs[0], second[i]), 1 + pow(10, metric(r->runs[0], branch, "q")->mean), 0.05);
+    }
+    for (int l = 0; l < 4; l++) {
+        char stream[32];
+        snprintf(stream, sizeof stream, "decoder.layers.%d.x", l);
+        const snd_metric *c = metric(r->runs[0], stream, "tokcos");
+        print_message("%s: tokcos %.3f for %.3f\n", stream, c->mean, c->predicted);
+        CHECK_CLOSE(c->mean, c->predicted, 0.08);
     }
     snd_arena_destroy(a);
 }
@@ -361,6 +398,7 @@ int main(void) {
         cmocka_unit_test(metrics_are_what_their_definitions_say),
         cmocka_unit_test(attention_is_measured),
         cmocka_unit_test(profiled_nets_agree_with_theory),
+        cmocka_unit_test(each_stack_is_profiled_from_its_own_start),
         cmocka_unit_test(text_is_read_at_seeded_places),
         cmocka_unit_test(masked_tokens_are_asked_for),
         cmocka_unit_test(both_stacks_are_measured),

@@ -414,13 +414,21 @@ size_t snd_probe_bytes(const snd_probe *p) {
 
 // ---- running --------------------------------------------------------------------------------------------------------------------
 
-// First run with the vectors at their start, then omega_s^2 = 1 + sum of Var[F_j], j < s (Liu et al. 2020).
+// Does the decoder's part of an encoder-decoder begin with this call?
+static bool begins_decoder(const snd_model *m, int call) {
+    static const char encoder[] = "encoder.";
+    const size_t n = strlen(encoder);
+    return call > 0 && !strncmp(m->calls[call - 1].name, encoder, n) && strncmp(m->calls[call].name, encoder, n) != 0;
+}
+
+// First run with the vectors at their start, then omega_s^2 = 1 + sum of Var[F_j], j < s in its stack (Liu et al. 2020).
 static sonde_status profile(const snd_probe *p, snd_exec *x, snd_source *src) {
     if (!p->n_profile) return SONDE_OK;
     SND_TRY(snd_exec_run(x));
     double sum = 1;
     int done = 0;
     for (int c = 0; c < p->m->n_calls; c++) {
+        if (begins_decoder(p->m, c)) sum = 1;
         for (; done < p->n_profile && p->profile_call[done] == c; done++) {
             void *data;
             const int i = p->profile_param[done];
