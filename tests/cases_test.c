@@ -59,15 +59,23 @@ static double q_after(const theory *t, int layer) {
     return q_of(t, name);
 }
 
+// A rule's verdict on the prediction of a spec, or on what one seed measures; NULL: none.
+static const snd_verdict *verdict(snd_arena *a, const char *rule, bool measured, const char *text,
+                                  const char *const *keys, int n) {
+    const snd_spec *s = spec_of(a, text, keys, n);
+    snd_record *r = snd_record_create(a, measured ? SND_REC_MEASURE : SND_REC_PREDICT);
+    const snd_measure_opts o = {.bands = SND_BANDS_NONE, .threads = 1, .seeds = 1, .dtype = SND_F32};
+    CHECK_OK(measured ? snd_lab_measure(r, s, "t", &o) : snd_lab_predict(r, s, "t", &o));
+    CHECK_OK(snd_lab_judge(r, s, 0, &o));
+    for (int i = 0; i < r->n_verdicts; i++)
+        if (!strcmp(r->verdicts[i]->rule, rule)) return r->verdicts[i];
+    return NULL;
+}
+
 // The reason of a rule's verdict on the prediction of a spec, or NULL.
 static const char *reason(snd_arena *a, const char *rule, const char *text, const char *const *keys, int n) {
-    const snd_spec *s = spec_of(a, text, keys, n);
-    snd_record *r = snd_record_create(a, SND_REC_PREDICT);
-    CHECK_OK(snd_lab_predict(r, s, "t", &(snd_measure_opts){.bands = SND_BANDS_NONE, .threads = 1}));
-    CHECK_OK(snd_lab_judge(r, s, 0, &(snd_measure_opts){0}));
-    for (int i = 0; i < r->n_verdicts; i++)
-        if (!strcmp(r->verdicts[i]->rule, rule)) return r->verdicts[i]->why;
-    return NULL;
+    const snd_verdict *v = verdict(a, rule, false, text, keys, n);
+    return v ? v->why : NULL;
 }
 
 // ---- a net that runs, in f64 ------------------------------------------------------------------------------------------------
@@ -555,7 +563,8 @@ static seen attend(int64_t hd, double scale, bool normed) {
 }
 
 // Scores have sd scale*sqrt(hd): 1 with the usual scale, hd^-1/2 when it was applied twice, and then attention is nearly an
-// average: the entropy, ln n - sd^2/2 for normal scores, tells them apart. describe shows the scale.
+// average: the entropy, ln n - sd^2/2 for normal scores, tells them apart. describe shows the scale; a verdict, of theory
+// as of measurement, gives the size of the scores and names the scale.
 static void u54_scale_applied_twice(void **state) {
     (void)state;
     const double once = 1 / sqrt(64), least = 1 - 0.5 / log(QUERIES);
@@ -569,10 +578,37 @@ static void u54_scale_applied_twice(void **state) {
     assert_non_null(strstr(d->kinds[0].subs, "scale 0.125"));
     d = described(a, "pre", KEYS("layers=1", "width=128", "heads=2", "attn_scale=1/64"));
     assert_non_null(strstr(d->kinds[0].subs, "scale 0.01562"));
+    for (int measured = 0; measured < 2; measured++) {
+        const char *keys[] = {"layers=1", "width=128", "heads=2", "attn_scale=1/8"};
+        assert_null(verdict(a, "attention-scale", measured, "pre", keys, 4));
+        keys[3] = "attn_scale=1/64";
+        const snd_verdict *v = verdict(a, "attention-scale", measured, "pre", keys, 4);
+        assert_non_null(v);
+        assert_string_equal(v->where, "layers.0.A.out");
+        CHECK_REL(pow(10, v->value), 1.0 / 8, 1e-3);
+        assert_non_null(strstr(v->why, "applied twice"));
+    }
     snd_arena_destroy(a);
 }
 
+static void saturated_verdicts(snd_arena *a, int64_t hd, bool measured) {
+    char width[32];
+    snprintf(width, sizeof width, "width=%d", (int)hd);
+    const char *keys[] = {"layers=1", "heads=1", "qk_norm=rms-head", width, "attn_scale=1/sqrt(head_dim)"};
+    assert_null(verdict(a, "attention-scale", measured, "pre", keys, 5));
+    assert_null(verdict(a, "attention-saturated", measured, "pre", keys, 5));
+    keys[4] = "attn_scale=1";
+    const snd_verdict *size = verdict(a, "attention-scale", measured, "pre", keys, 5);
+    const snd_verdict *weights = verdict(a, "attention-saturated", measured, "pre", keys, 5);
+    assert_true(size && weights);
+    CHECK_REL(pow(10, size->value), sqrt((double)hd), 1e-6);
+    assert_true(weights->value < 0.2);
+    assert_int_equal(strstr(weights->why, "largest score") != NULL, measured);
+    assert_non_null(strstr(weights->remedy, "attn_scale=1/sqrt(head_dim)"));
+}
+
 // Queries and keys that were normalised have size sqrt(hd), so a scale of 1 gives scores of sd sqrt(hd): one key takes all.
+// Verdicts say both, of theory as of measurement.
 static void u56_normed_queries_and_scale_one(void **state) {
     (void)state;
     static const int widths[] = {64, 256, 512};
@@ -584,6 +620,9 @@ static void u56_normed_queries_and_scale_one(void **state) {
         assert_true(one.stats[SND_AS_SHARE] < 0.2 && usual.stats[SND_AS_SHARE] > 0.8);
         CHECK_REL(one.stats[SND_AS_MAXLOGIT], root * usual.stats[SND_AS_MAXLOGIT], 1e-9);
         assert_true(one.stats[SND_AS_MAXLOGIT] > 3 * root);
+        snd_arena *a = snd_arena_create();
+        for (int measured = 0; measured < 2; measured++) saturated_verdicts(a, widths[i], measured);
+        snd_arena_destroy(a);
     }
 }
 

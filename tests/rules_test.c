@@ -308,6 +308,85 @@ static void test_tokens(void **state) {
     end(&t);
 }
 
+// Each stack's gradients are compared with those of its own last layer.
+static void test_tokens_of_both_stacks(void **state) {
+    (void)state;
+    for (int lost = 0; lost < 2; lost++) {
+        stage t = begin("post", KEYS("layers=2", "heads=2", "arch=encoder-decoder"));
+        const char *const names[2][3] = {{"encoder.in.x", "encoder.layers.0.x", "encoder.layers.1.x"},
+                                         {"decoder.in.x", "decoder.layers.0.x", "decoder.layers.1.x"}};
+        for (int s = 0; s < 2; s++)
+            for (int l = -1; l < 2; l++)
+                put(&t, names[s][l + 1], l, "gdev", true, (s == lost && l < 0 ? -3.5 : 0) - (s == 0 ? 2.5 : 0));
+        run(&t, 64);
+        const snd_verdict *v = need(&t, "token-gradient", SND_LEVEL_WARN, names[lost][0]);
+        CHECK_CLOSE(v->value, -3.5, 1e-12);
+        CHECK_CLOSE(v->threshold, -3, 0);
+        assert_non_null(strstr(v->why, names[lost][2]));
+        assert_int_equal(t.r->n_verdicts, 1);
+        end(&t);
+    }
+}
+
+// Scores of size scale*sqrt(head_dim)*|q||k|, by whatever makes queries and keys: maps, biases, norms.
+static void test_scores(void **state) {
+    (void)state;
+    const struct {
+        const char *keys[4];
+        double q;    // log10 of the mean square of what attention reads
+        double want; // 0: no verdict
+    } row[] = {
+        {{"attn_scale=1/64", "init=lecun", "width=128", "heads=2"}, 0, 1.0 / 8},
+        {{"attn_scale=1/64", "init=lecun", "width=128", "heads=2"}, log10(4), 0}, // half of size 1 is not small
+        {{"attn_scale=1", "init=lecun", "width=128", "heads=2"}, log10(4), 32},
+        {{"attn_scale=1", "init=lecun; q = normal(1/128)", "width=128", "heads=2"}, 0, 0}, // as T5
+        {{"attn_scale=1/8", "init=lecun", "width=128", "heads=2"}, 3, 0}, // large, but not by its scale
+        {{"attn_scale=1", "init=lecun; b = normal(2)", "width=128", "heads=2"}, 0, 8 * 5},
+        {{"attn_scale=1", "qk_norm=rms-head", "width=128", "heads=2"}, -4, 8},
+        {{"attn_scale=1", "qk_norm=rms-full", "width=128", "heads=8"}, 4, 4},
+        {{"attn_scale=1", "qk_norm=rms-head", "plus1=true", "heads=16"}, 0, 4}, // gains stored as 0
+        {{"attn_scale=1/2", "qk_norm=rms-head", "init=lecun; g = normal(1/4)", "heads=2"}, 0, 0},
+        {{"attn_scale=8", "qk_norm=l2", "width=128", "heads=2"}, 9, 0},
+        {{"attn_scale=-64", "qk_norm=l2", "width=128", "heads=2"}, 9, 8},
+    };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        stage t = begin("pre", row[i].keys, 4);
+        predict(&t, "layers.1.A.in", 1, "q", true, row[i].q);
+        run(&t, 64);
+        if (row[i].want == 0) {
+            assert_null(find(&t, "attention-scale"));
+        } else {
+            const bool small = row[i].want < 1;
+            const snd_verdict *v =
+                need(&t, "attention-scale", small ? SND_LEVEL_INFO : SND_LEVEL_WARN, "layers.1.A.out");
+            CHECK_CLOSE(v->value, log10(row[i].want), 1e-9);
+            CHECK_CLOSE(v->threshold, small ? -log10(2) : log10(2), 1e-6);
+            assert_non_null(strstr(v->why, "predicted size of layers.1.A.in"));
+        }
+        end(&t);
+    }
+}
+
+static void test_saturated_weights(void **state) {
+    (void)state;
+    stage t = begin("pre", KEYS("layers=3", "heads=2"));
+    put(&t, "layers.0.A.out", 0, "entropy", false, 0.26);
+    put(&t, "layers.1.A.out", 1, "entropy", false, 0.24);
+    put(&t, "layers.1.A.out", 1, "maxlogit", false, 77);
+    put(&t, "layers.2.A.out", 2, "entropy", false, 0.1);
+    run(&t, 64);
+    const snd_verdict *v = need(&t, "attention-saturated", SND_LEVEL_WARN, "layers.1.A.out");
+    CHECK_CLOSE(v->value, 0.24, 0);
+    assert_true(strstr(v->why, "in 2 of 3 sublayers") && strstr(v->why, "score is 77"));
+    assert_non_null(strstr(v->remedy, "qk_norm"));
+    end(&t);
+    t = begin("pre", KEYS("layers=3", "heads=2", "attn_scale=1"));
+    predict(&t, "layers.0.A.out", 0, "entropy", false, 0.2);
+    run(&t, 64);
+    assert_non_null(strstr(need(&t, "attention-saturated", SND_LEVEL_WARN, "layers.0.A.out")->remedy, "attn_scale"));
+    end(&t);
+}
+
 // Among them U04 and U05 of docs/cases.md.
 static void test_sites(void **state) {
     (void)state;
@@ -389,6 +468,21 @@ static void test_recipe(void **state) {
         assert_null(find(&t, "init-recipe"));
         end(&t);
     }
+}
+
+// A preset follows its own recipe, whatever its init key says.
+static void test_presets_follow_their_recipes(void **state) {
+    (void)state;
+    for (int i = 0; i < snd_preset_count(); i++) {
+        stage t = begin(snd_preset_name(i), NULL, 0);
+        run(&t, 64);
+        if (find(&t, "init-recipe")) fail_msg("%s: %s", snd_preset_name(i), find(&t, "init-recipe")->why);
+        end(&t);
+    }
+    stage t = begin("transformer-base", KEYS("embed_scale=1")); // nothing makes up for its small tokens then
+    run(&t, 64);
+    need(&t, "init-recipe", SND_LEVEL_INFO, "embed.token.weight");
+    end(&t);
 }
 
 static void put_param(stage *t, const char *name, int layer, double rms) {
@@ -592,9 +686,13 @@ int main(void) {
                                        cmocka_unit_test(test_gradient_of_a_small_input),
                                        cmocka_unit_test(test_collapse),
                                        cmocka_unit_test(test_tokens),
+                                       cmocka_unit_test(test_tokens_of_both_stacks),
+                                       cmocka_unit_test(test_scores),
+                                       cmocka_unit_test(test_saturated_weights),
                                        cmocka_unit_test(test_sites),
                                        cmocka_unit_test(test_start),
                                        cmocka_unit_test(test_recipe),
+                                       cmocka_unit_test(test_presets_follow_their_recipes),
                                        cmocka_unit_test(test_measured_init),
                                        cmocka_unit_test(test_identical),
                                        cmocka_unit_test(test_nonfinite),

@@ -1,6 +1,6 @@
 // Front header of rules/: verdicts. A rule looks at a description and at one run of a record (measured numbers where
 // there are some, else predicted ones) and appends what it finds to the record: rule, level, first place, value,
-// threshold, why, what to try. Thresholds and their sources are rows of rules.def. Nothing is computed here.
+// threshold, why, what to try. Thresholds and their sources are rows of rules.def. No model is run here.
 #ifndef SND_RULES_H
 #define SND_RULES_H
 

@@ -172,6 +172,19 @@ void snd_rule_theory_lost(snd_judge *j) {
     }
 }
 
+// ---- stacks ---------------------------------------------------------------------------------------------------------------------
+
+// An encoder-decoder's stacks are judged one after the other, each at its own depth.
+static void each_stack(snd_judge *j, void (*rule)(snd_judge *, const char *stack, int depth)) {
+    const int depth = (int)j->run->depth;
+    if (j->spec->arch != SND_ARCH_ENCDEC) {
+        rule(j, "", depth);
+        return;
+    }
+    rule(j, "encoder.", (int)j->spec->encoder_layers);
+    rule(j, "decoder.", depth);
+}
+
 // ---- the gradient ---------------------------------------------------------------------------------------------------------------
 
 typedef struct step {
@@ -266,13 +279,7 @@ static void judge_gradient(snd_judge *j, const char *stack, int depth) {
 }
 
 void snd_rule_gradient(snd_judge *j) {
-    const int depth = (int)j->run->depth;
-    if (j->spec->arch != SND_ARCH_ENCDEC) {
-        judge_gradient(j, "", depth);
-        return;
-    }
-    judge_gradient(j, "encoder.", (int)j->spec->encoder_layers);
-    judge_gradient(j, "decoder.", depth);
+    each_stack(j, judge_gradient);
 }
 
 void snd_rule_gradient_f32(snd_judge *j) {
@@ -335,22 +342,27 @@ void snd_rule_token_collapse(snd_judge *j) {
 }
 
 // A total norm hides this: what all tokens share passes through attention unharmed.
-void snd_rule_token_gradient(snd_judge *j) {
+static void judge_token_gradient(snd_judge *j, const char *stack, int depth) {
     char name[64], why[400], a[40];
     const snd_rvalue *least = NULL;
     snd_found last, f, low = {INFINITY, false};
-    snprintf(name, sizeof name, "layers.%d.x", (int)j->run->depth - 1);
-    if (!snd_judge_named(j, name, "gdev", &last)) return;
+    snprintf(name, sizeof name, "layers.%d.x", depth - 1);
+    if (!snd_judge_in_stack(j, stack, name, "gdev", &last)) return;
     for (int i = 0; i < j->run->n_values; i++) {
         const snd_rvalue *v = j->run->values[i];
-        if (!snd_judge_is_stream(v) || !snd_judge_number(v, "gdev", &f) || f.v >= low.v) continue;
+        if (!snd_judge_is_stream(v) || strcmp(snd_judge_stack(j, v), stack) != 0) continue;
+        if (!snd_judge_number(v, "gdev", &f) || f.v >= low.v) continue;
         low = f;
         least = v;
     }
     if (!least || low.v - last.v >= -j->row->threshold) return;
     snprintf(why, sizeof why,
-             "%s mean square of the gradient's part that differs between tokens is %s times that at %s",
-             snd_judge_word(low.measured), snd_judge_text(a, low.v - last.v), name);
-    j->threshold = -j->threshold;
+             "%s mean square of the gradient's part that differs between tokens is %s times that at %s%s",
+             snd_judge_word(low.measured), snd_judge_text(a, low.v - last.v), stack, name);
+    j->threshold = -j->row->threshold;
     snd_judge_say(j, SND_LEVEL_WARN, least->name, low.v - last.v, true, why, token_cure);
+}
+
+void snd_rule_token_gradient(snd_judge *j) {
+    each_stack(j, judge_token_gradient);
 }
