@@ -137,8 +137,9 @@ static const char *label_of(snd_cli *c, const snd_spec *s, int *n_long) {
 }
 
 static void note_idle_tokens(const snd_cli *c, snd_record *r, const snd_spec *s) {
-    if (snd_opt_given(c, "tokens") && s->family == SND_FAM_MLP)
-        snd_record_note(r, "--tokens has no meaning here: the mlp family has examples only, and --batch counts them");
+    if (snd_opt_given(c, "tokens") && s->family != SND_FAM_TRANSFORMER)
+        snd_record_note(r, "--tokens has no meaning here: the %s family has examples only, and --batch counts them",
+                        s->family == SND_FAM_MLP ? "mlp" : "convnet");
 }
 
 static bool is_among(const char *const *list, int n, const char *text) {

@@ -28,6 +28,11 @@ void snd_dataset_close(snd_dataset *d); // NULL is fine
 const char *snd_dataset_name(const snd_dataset *d);
 int64_t snd_dataset_rows(const snd_dataset *d);
 int64_t snd_dataset_features(const snd_dataset *d);
+/// Height and width of a row that is an image of so many channels: [rows, H, W] of one, [rows, channels, H, W], or
+/// [rows, features] of square ones.
+/// errors  SONDE_ESHAPE: it is none
+sonde_status snd_dataset_images(const snd_dataset *d, int64_t channels, int64_t *height,
+                                int64_t *width) SONDE_MUST_CHECK;
 int64_t snd_dataset_classes(const snd_dataset *d); // largest label + 1; 0 without labels
 
 /// Input of a measurement: x [rows, features] from the data set, or Gaussian (named "input") when d is NULL. The seed

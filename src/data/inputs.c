@@ -177,6 +177,19 @@ int64_t snd_dataset_rows(const snd_dataset *d) {
 int64_t snd_dataset_features(const snd_dataset *d) {
     return d->features;
 }
+sonde_status snd_dataset_images(const snd_dataset *d, int64_t channels, int64_t *height, int64_t *width) {
+    const snd_shape s = d->x.t.shape;
+    const int64_t side = channels > 0 ? (int64_t)floor(sqrt((double)d->features / (double)channels) + 0.5) : 0;
+    char text[160];
+    *height = s.nd == 2 ? side : s.dim[s.nd > 1 ? s.nd - 2 : 0];
+    *width = s.nd == 2 ? side : s.dim[s.nd > 1 ? s.nd - 1 : 0];
+    const bool images = s.nd == 2 || (s.nd == 3 && channels == 1) || (s.nd == 4 && s.dim[1] == channels);
+    SND_FAIL_IF(!images || channels * *height * *width != d->features, SONDE_ESHAPE,
+                "%s: shape %s holds no images of %lld channels; [rows, %lld, H, W] is needed%s", d->name,
+                snd_shape_text(s, text), (long long)channels, (long long)channels,
+                channels == 1 ? ", or [rows, H, W]" : "");
+    return SONDE_OK;
+}
 int64_t snd_dataset_classes(const snd_dataset *d) {
     return d->classes;
 }

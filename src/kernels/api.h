@@ -19,6 +19,23 @@ void snd_k_gemm(int th, snd_dtype t, bool ta, bool tb, int64_t M, int64_t N, int
                 int64_t lda, const void *B, int64_t ldb, double beta, void *C, int64_t ldc);
 const char *snd_k_gemm_name(snd_dtype t);        // "oneDNN 2.6.3", "OpenBLAS 0.3.21", "own"
 
+// ---- convolution ---------------------------------------------------------------------------------------------------
+// Of images with channels last: x [B, H, W, Ci], w [Co, Ci, k, k], y [B, Ho, Wo, Co]; zeros around x, floor(k/2) wide.
+//   y[b, i, j, o] = sum over c, u, v of x[b, i*stride + u - k/2, j*stride + v - k/2, c] * w[o, c, u, v]
+// Sums in T, with FMA where the instruction set has it; those of a result run in one order whatever the cut, which
+// depends on the shape alone. scratch: as many bytes as said by the function of that name, 64-byte aligned.
+typedef struct snd_kconv { int64_t B, H, W, Ci, Co, k, stride; } snd_kconv;
+/// Ho of H, Wo of W: floor((size + 2 floor(k/2) - k)/stride) + 1; at least 1 in what follows.
+int64_t snd_k_conv_size(int64_t size, int64_t k, int64_t stride);
+size_t snd_k_conv_fwd_scratch(snd_dtype t, const snd_kconv *c);
+void snd_k_conv_fwd(int th, snd_dtype t, const snd_kconv *c, const void *x, const void *w, void *y, void *scratch);
+/// dx of dy; places that no y reads get 0.
+size_t snd_k_conv_dx_scratch(snd_dtype t, const snd_kconv *c);
+void snd_k_conv_dx(int th, snd_dtype t, const snd_kconv *c, const void *dy, const void *w, void *dx, void *scratch);
+/// dw of dy and x: the sum, in order, of at most 16 parts, which come from whole strips of images.
+size_t snd_k_conv_dw_scratch(snd_dtype t, const snd_kconv *c);
+void snd_k_conv_dw(int th, snd_dtype t, const snd_kconv *c, const void *dy, const void *x, void *dw, void *scratch);
+
 // ---- elementwise ---------------------------------------------------------------------------------------------------
 typedef enum snd_kbin { SND_KBIN_ADD, SND_KBIN_MUL, SND_KBIN_DIV, SND_KBIN_MIN, SND_KBIN_MAX } snd_kbin;
 /// out = a*x + b*y (ADD), a*x*y (MUL), a*x/y (DIV), min/max(a*x, b*y) over dim[3] with element strides (0 broadcasts);

@@ -114,6 +114,19 @@ typedef struct snd_ropespec {
 /// Positions t0 .. t1-1 of all examples and heads.
 typedef void snd_kt_rope(const snd_ropespec *s, int64_t t0, int64_t t1, const void *x, void *y);
 
+// One image of a convolution, channels last; steps in elements.
+//   out[y*out_y + x*out_x + c] = sum over t < taps, i < n of in[y*in_y + x*in_x + t*in_row + i] * w[t*n + i][c]
+// w stands in panels, each [taps*n][SND_CONV_PANEL bytes of channels], zeros behind the last channel.
+enum { SND_CONV_PANEL = 64 };
+typedef struct snd_convspec {
+    int64_t rows, cols, taps, n;
+    int64_t in_row, in_y, in_x, out_y, out_x;
+    int64_t channels;
+} snd_convspec;
+typedef void snd_kt_conv(const snd_convspec *s, const void *in, const void *w, void *out);
+/// dw[t*n + i][c] += sum over y, x of in[..] * dy[y*out_y + x*out_x + c]; dy has whole panels of channels.
+typedef void snd_kt_conv_dw(const snd_convspec *s, const void *in, const void *dy, void *dw);
+
 // ---- table ---------------------------------------------------------------------------------------------------------
 typedef enum snd_kfamily {
     SND_KF_NONE,

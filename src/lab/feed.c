@@ -94,7 +94,7 @@ static sonde_status set_one(const feed *f, const char *name, snd_id v) {
 
 static sonde_status set_all(const feed *f) {
     const snd_model *m = f->p->m;
-    if (f->p->spec->family == SND_FAM_MLP) {
+    if (f->p->spec->family != SND_FAM_TRANSFORMER) {
         SND_TRY(set_rows(f));
         if (m->cond) SND_TRY(set_normal(f, "cond", m->cond, 1));
     } else {

@@ -18,7 +18,8 @@ snd_measure_opts snd_lab_batch(const snd_spec *spec, const snd_measure_opts *o) 
     snd_measure_opts b = *o;
     const bool sequences = spec->family == SND_FAM_TRANSFORMER;
     const bool limited = spec->position == SND_POS_LEARNED && spec->context < SND_DEFAULT_TOKENS;
-    if (!b.rows) b.rows = sequences ? SND_DEFAULT_BATCH : SND_DEFAULT_ROWS;
+    const bool images = spec->family == SND_FAM_CONVNET;
+    if (!b.rows) b.rows = sequences ? SND_DEFAULT_BATCH : images ? SND_DEFAULT_IMAGES : SND_DEFAULT_ROWS;
     if (!sequences)
         b.tokens = 1;
     else if (!b.tokens)

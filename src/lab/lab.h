@@ -39,10 +39,11 @@ sonde_status snd_lab_run(snd_arena *a, const snd_spec *spec, const snd_run_opts 
 typedef enum snd_bands { SND_BANDS_INVALID, SND_BANDS_NONE, SND_BANDS_THEORY, SND_BANDS_SIMULATED } snd_bands;
 
 typedef struct snd_measure_opts {
-    int64_t rows;                      // examples; 0: 64, of a Transformer 4
+    int64_t rows;                      // examples; 0: 64, of a convnet 16, of a Transformer 4
+    int64_t height, width;             // of a convnet's images; 0: SND_IMAGE_SIDE, or the data's
     int64_t tokens;                    // of each; 0: 64, or as many as learned positions allow
-    double cos, scale;                 // cosine between drawn examples (mlp); factor on the drawn input (0: 1)
-    const snd_dataset *data;           // mlp; NULL: Gaussian
+    double cos, scale;                 // cosine between drawn examples (mlp, convnet); factor on the drawn input (0: 1)
+    const snd_dataset *data;           // mlp, convnet; NULL: Gaussian
     const snd_corpus *corpus;          // Transformers with a vocab; NULL: uniform tokens
     bool loss;                         // upstream gradient of the objective's loss instead of N(0, 1) on out.x
     bool last_token;                   // the loss of each example's last token alone (Xiong et al. 2020)
@@ -67,8 +68,8 @@ sonde_status snd_lab_predict(snd_record *r, const snd_spec *spec, const char *la
 /// Draws, runs forward and backward, and puts every metric beside its prediction and band. SONDE_EINTERRUPTED leaves
 /// what had been measured in the record: depths that were finished, and the seeds so far of the one at work.
 sonde_status snd_lab_measure(snd_record *r, const snd_spec *spec, const char *label, const snd_measure_opts *o) SONDE_MUST_CHECK;
-// Examples in a batch when nothing is said, of rows and of sequences; tokens of a sequence.
-enum { SND_DEFAULT_ROWS = 64, SND_DEFAULT_BATCH = 4, SND_DEFAULT_TOKENS = 64 };
+// Examples in a batch when nothing is said, of rows, images and sequences; tokens of a sequence.
+enum { SND_DEFAULT_ROWS = 64, SND_DEFAULT_IMAGES = 16, SND_DEFAULT_BATCH = 4, SND_DEFAULT_TOKENS = 64 };
 /// Layers of the only stack, or of the decoder.
 int64_t snd_lab_depth(const snd_spec *s);
 /// A copy of the spec with another number of layers.

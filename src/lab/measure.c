@@ -88,6 +88,8 @@ static snd_probe_opts probe_opts(const job *j, bool simulate) {
     const snd_measure_opts *o = &j->o;
     snd_probe_opts p = {.rows = o->rows,
                         .tokens = o->tokens,
+                        .height = o->height,
+                        .width = o->width,
                         .dtype = o->dtype,
                         .cos = o->cos,
                         .scale = o->scale,
@@ -350,18 +352,25 @@ static const char *sequence_text(job *j, const char *scale) {
     return snd_record_text(j->rec, "%lld x %lld tokens, uniform over a vocabulary of %lld", B, T, (long long)s->vocab);
 }
 
+// One example's shape: "784", "3 x 32 x 32".
+static const char *example_text(job *j) {
+    const snd_val x = snd_model_stream(j->spec, j->o.height, j->o.width);
+    if (j->spec->family == SND_FAM_CONVNET)
+        return snd_record_text(j->rec, "%lld x %lld x %lld", (long long)x.cols, (long long)x.h, (long long)x.w);
+    return snd_record_text(j->rec, "%lld", (long long)(j->spec->inputs > 0 ? j->spec->inputs : j->spec->width));
+}
+
 static const char *input_text(job *j) {
     char c[40], s[40];
-    const int64_t features = j->spec->inputs > 0 ? j->spec->inputs : j->spec->width;
-    if (j->o.data)
-        return snd_record_text(j->rec, "%lld rows of %s (%lld features)", (long long)j->o.rows,
-                               snd_dataset_name(j->o.data), (long long)features);
+    const long long rows = (long long)j->o.rows;
     const char *scale = j->o.scale == 1 ? "" : snd_record_text(j->rec, ", times %s", snd_format_num(s, j->o.scale, 6));
     if (j->spec->family == SND_FAM_TRANSFORMER) return sequence_text(j, scale);
-    if (j->o.cos == 0)
-        return snd_record_text(j->rec, "%lld x %lld, iid N(0,1)%s", (long long)j->o.rows, (long long)features, scale);
-    return snd_record_text(j->rec, "%lld x %lld, Gaussian with mean cosine %s%s", (long long)j->o.rows,
-                           (long long)features, snd_format_num(c, j->o.cos, 6), scale);
+    if (j->o.data)
+        return snd_record_text(j->rec, "%lld rows of %s (%s features)", rows, snd_dataset_name(j->o.data),
+                               example_text(j));
+    if (j->o.cos == 0) return snd_record_text(j->rec, "%lld x %s, iid N(0,1)%s", rows, example_text(j), scale);
+    return snd_record_text(j->rec, "%lld x %s, Gaussian with mean cosine %s%s", rows, example_text(j),
+                           snd_format_num(c, j->o.cos, 6), scale);
 }
 
 static const char *formula_text(job *j) {
@@ -746,8 +755,8 @@ static sonde_status start(job *j, snd_record *r, const snd_spec *spec, const cha
     if (j->o.bands == SND_BANDS_INVALID) j->o.bands = measure && cheap ? SND_BANDS_SIMULATED : SND_BANDS_THEORY;
     j->seeds = j->o.seeds > 0 ? j->o.seeds : 1;
     j->deadline = snd_now() + j->o.time_limit;
-    SND_FAIL_IF(measure && spec->family == SND_FAM_CONVNET, SONDE_EUNSUPPORTED,
-                "family convnet: measuring covers the mlp and transformer families in this build; describe knows it");
+    if (spec->family == SND_FAM_CONVNET && j->o.data)
+        SND_TRY(snd_dataset_images(j->o.data, snd_model_stream(spec, 0, 0).cols, &j->o.height, &j->o.width));
     SND_FAIL_IF(snd_lab_depth(spec) < 1 && !j->o.n_depths, SONDE_ERANGE, "layers is %lld; measuring needs at least 1",
                 (long long)snd_lab_depth(spec));
     SND_FAIL_IF(j->o.dtype != SND_F32 && j->o.dtype != SND_F64, SONDE_EUSAGE, "--dtype %s: measuring is in f32 and f64",

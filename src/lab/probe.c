@@ -349,6 +349,8 @@ static sonde_status make_graph(maker *k, bool boundaries) {
     const snd_build b = {.dtype = p->o.dtype,
                          .rows = p->o.rows,
                          .tokens = p->o.tokens,
+                         .height = p->o.height,
+                         .width = p->o.width,
                          .src_tokens = p->o.tokens,
                          .src_feed = p->spec->vocab > 0 ? SND_FEED_TOKENS : SND_FEED_MEMORY,
                          .integrate = p->o.integrate,

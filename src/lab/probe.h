@@ -18,7 +18,8 @@ typedef struct snd_cell_spec {
 } snd_cell_spec;
 
 typedef struct snd_probe_opts {
-    int64_t rows, tokens;      // examples; of each, so many tokens (mlp: unused)
+    int64_t rows, tokens;      // examples; of each, so many tokens (mlp, convnet: unused)
+    int64_t height, width;     // of a convnet's images; 0: SND_IMAGE_SIDE
     snd_dtype dtype;
     double cos, scale;
     const snd_dataset *data;   // NULL: Gaussian

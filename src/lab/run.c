@@ -75,6 +75,22 @@ static sonde_status input_rows(const job *j, snd_build *b) {
     return SONDE_OK;
 }
 
+static sonde_status input_images(const job *j, snd_build *b) {
+    const snd_tensor *t = given(j, "input");
+    const int64_t channels = j->spec->inputs > 0 ? j->spec->inputs : j->spec->width;
+    SND_FAIL_IF(!t, SONDE_EINPUT, "%s: found no tensor 'input'; the convnet family needs input [examples, %lld, H, W]",
+                j->o->input, (long long)channels);
+    char s[160];
+    SND_FAIL_IF(t->shape.nd != 4 || t->shape.dim[1] != channels || snd_shape_size(t->shape) < 1, SONDE_ESHAPE,
+                "%s: input has shape %s; the model needs [examples, %lld, H, W]", j->o->input,
+                snd_shape_text(t->shape, s), (long long)channels);
+    SND_TRY(need_floats(j->o->input, t));
+    b->rows = t->shape.dim[0];
+    b->height = t->shape.dim[2];
+    b->width = t->shape.dim[3];
+    return SONDE_OK;
+}
+
 static sonde_status check_tokens(const job *j, const snd_tensor *t) {
     char s[160];
     SND_TRY(need_integers(j, t));
@@ -153,11 +169,11 @@ static sonde_status sequences(const job *j, snd_build *b) {
 
 // What files may hold besides mem.*, by family.
 static int known_inputs(const snd_spec *s, const char **names) {
-    static const char *const mlp[] = {"input", "cond", "dy", "targets"};
+    static const char *const rows[] = {"input", "cond", "dy", "targets"};
     static const char *const tf[] = {"tokens", "x", "cond", "dy", "targets", "src_tokens", "src_x", "memory"};
-    const bool is_mlp = s->family == SND_FAM_MLP;
-    const int n = is_mlp ? 4 : s->arch == SND_ARCH_ENCDEC ? 8 : 5;
-    for (int i = 0; i < n; i++) names[i] = is_mlp ? mlp[i] : tf[i];
+    const bool sequences = s->family == SND_FAM_TRANSFORMER;
+    const int n = !sequences ? 4 : s->arch == SND_ARCH_ENCDEC ? 8 : 5;
+    for (int i = 0; i < n; i++) names[i] = sequences ? tf[i] : rows[i];
     return n;
 }
 
@@ -202,12 +218,26 @@ static sonde_status check_targets(const job *j, const snd_tensor *t) {
     return SONDE_OK;
 }
 
+// A convnet's values as files hold them: [B, channels, H, W].
+static bool is_map(const job *j, snd_id v) {
+    return j->spec->family == SND_FAM_CONVNET && snd_g_value(j->m->g, v)->shape.nd == 4;
+}
+
+static snd_id as_written(const job *j, snd_id v) {
+    return is_map(j, v) ? snd_g_channels_first(j->m->g, v) : v;
+}
+
+static snd_shape written_shape(const job *j, snd_id v) {
+    const snd_shape s = snd_g_value(j->m->g, v)->shape;
+    return is_map(j, v) ? SND_SHAPE(s.dim[0], s.dim[3], s.dim[1], s.dim[2]) : s;
+}
+
 // dy belongs to the logits when it has their shape, else to out.x.
 static sonde_status find_dy(job *j, snd_id *of) {
     const snd_tensor *t = given(j, "dy");
     *of = 0;
     if (!t) return SONDE_OK;
-    const snd_shape x = snd_g_value(j->m->g, j->m->out_x)->shape;
+    const snd_shape x = written_shape(j, j->m->out_x);
     char s[160], sx[160], sl[160] = "";
     if (j->m->logits && snd_shape_same(t->shape, snd_g_value(j->m->g, j->m->logits)->shape))
         *of = j->m->logits;
@@ -292,11 +322,11 @@ static bool wanted(const job *j, const char *name, bool *hit) {
 
 static sonde_status ask_forward(job *j, bool *hit) {
     const snd_model *m = j->m;
-    SND_TRY(add_out(j, "out.x", m->out_x));
+    SND_TRY(add_out(j, "out.x", as_written(j, m->out_x)));
     if (m->logits) SND_TRY(add_out(j, "logits", m->logits));
     if (m->loss) SND_TRY(add_out(j, "loss", m->loss));
     for (int i = 0; i < m->n_taps; i++)
-        if (wanted(j, m->taps[i].name, hit)) SND_TRY(add_out(j, m->taps[i].name, m->taps[i].v));
+        if (wanted(j, m->taps[i].name, hit)) SND_TRY(add_out(j, m->taps[i].name, as_written(j, m->taps[i].v)));
     (void)wanted(j, "out.x", hit);
     (void)wanted(j, "logits", hit);
     (void)wanted(j, "loss", hit);
@@ -315,7 +345,7 @@ static sonde_status ask_backward(job *j, snd_id of, bool *hit) {
     const int most = snd_g_param_count(g) + m->n_taps + m->n_inputs + 1;
     snd_tap *want;
     snd_id *wrt, *grad;
-    int n = 0;
+    int n = 0, first_tap;
     SND_NEW(j->arena, want, most);
     SND_NEW(j->arena, wrt, most);
     SND_NEW(j->arena, grad, most);
@@ -324,6 +354,7 @@ static sonde_status ask_backward(job *j, snd_id of, bool *hit) {
             want[n++] = (snd_tap){snd_g_value(g, snd_g_param_at(g, i))->name, snd_g_param_at(g, i)};
     for (int i = 0; i < m->n_inputs; i++)
         if (has_gradient(g, &m->inputs[i])) want[n++] = m->inputs[i];
+    first_tap = n;
     for (int i = 0; i < m->n_taps; i++) {
         const char *name = snd_arena_printf(j->arena, "grad.%s", m->taps[i].name);
         if (!name) return SONDE_ENOMEM;
@@ -333,7 +364,7 @@ static sonde_status ask_backward(job *j, snd_id of, bool *hit) {
     // dy and targets may come together: their gradients add
     snd_id y[2], dy[2];
     int k = 0;
-    if (j->dy) y[k] = of, dy[k++] = j->dy;
+    if (j->dy) y[k] = of, dy[k++] = is_map(j, of) ? snd_g_channels_last(g, j->dy) : j->dy;
     if (m->loss) y[k] = m->loss, dy[k++] = snd_g_const(g, snd_g_value(g, m->loss)->shape, 1);
     snd_g_grad(g, y, dy, k, wrt, n, grad);
     for (int i = 0; i < n; i++) {
@@ -341,7 +372,7 @@ static sonde_status ask_backward(job *j, snd_id of, bool *hit) {
         if (!name) return SONDE_ENOMEM;
         (void)wanted(j, name, hit); // parameters' gradients are written anyway: asking for one is no mistake
         if (!grad[i]) grad[i] = snd_g_const(g, snd_g_value(g, wrt[i])->shape, 0);
-        SND_TRY(add_out(j, name, grad[i]));
+        SND_TRY(add_out(j, name, i < first_tap ? grad[i] : as_written(j, grad[i])));
     }
     return snd_graph_status(g);
 }
@@ -476,9 +507,9 @@ static sonde_status open_files(job *j, snd_run_result *r) {
 
 static sonde_status run(job *j, snd_run_result *r) {
     SND_FAIL_IF(!j->o->input, SONDE_EUSAGE, "run needs --input FILE with the tensor '%s'",
-                j->spec->family == SND_FAM_MLP ? "input"
-                : j->spec->vocab > 0           ? "tokens"
-                                               : "x");
+                j->spec->family != SND_FAM_TRANSFORMER ? "input"
+                : j->spec->vocab > 0                   ? "tokens"
+                                                       : "x");
     SND_FAIL_IF(!j->o->output, SONDE_EUSAGE, "run needs --output FILE");
     SND_TRY(check_output(j));
     SND_TRY(open_files(j, r));
@@ -488,7 +519,9 @@ static sonde_status run(job *j, snd_run_result *r) {
     r->file_at_fault = true;
     snd_build b = {.dtype = dtype, .eval = j->o->eval, .with_targets = given(j, "targets") != NULL};
     SND_TRY(refuse_unknown_inputs(j));
-    SND_TRY(j->spec->family == SND_FAM_MLP ? input_rows(j, &b) : sequences(j, &b));
+    SND_TRY(j->spec->family == SND_FAM_MLP       ? input_rows(j, &b)
+            : j->spec->family == SND_FAM_CONVNET ? input_images(j, &b)
+                                                 : sequences(j, &b));
     SND_TRY(check_cond(j, &b));
     const sonde_status s = snd_model_build(j->arena, j->spec, &b, &j->m);
     if (s != SONDE_OK) return snd_fail_prefix(s, "%s: ", j->o->input);

@@ -9,6 +9,14 @@ sonde_status snd_mlp_begin(const snd_nn *m, snd_id input, snd_id *x) SONDE_MUST_
 /// mlp: logits when `outputs` is given (head.weight [outputs, width], no bias), else 0.
 sonde_status snd_mlp_head(const snd_nn *m, snd_id out_x, snd_id *logits) SONDE_MUST_CHECK;
 
+// ---- convnet: streams are images [B, H, W, channels], after pool [B, 1, 1, channels] ---------------------------------------
+
+/// input [B, inputs or width, H, W] -> x [B, H, W, inputs or width].
+sonde_status snd_convnet_begin(const snd_nn *m, snd_id input, snd_id *x) SONDE_MUST_CHECK;
+/// logits [B, outputs] when `outputs` is given (head.weight [outputs, channels of out.x], no bias), else 0.
+/// SONDE_ESHAPE: out.x is still a map.
+sonde_status snd_convnet_head(const snd_nn *m, snd_id out_x, snd_id *logits) SONDE_MUST_CHECK;
+
 // ---- transformer: streams are [B, T, d], tokens I64 [B, T] -----------------------------------------------------------------
 
 // What is learned around the stacks. One token table serves all stacks; the others belong to a stack and carry its prefix.

@@ -38,6 +38,9 @@ sonde_status snd_nn_norm(const snd_nn *m, const char *site, const snd_norm_args 
 /// y = x Wᵀ (+ b), parameters site.weight and site.bias.
 sonde_status snd_nn_linear(const snd_nn *m, const char *site, const char *role, const char *alt, snd_id x, int64_t in, int64_t out_features,
                            double gain, bool zero, bool bias, snd_id *out) SONDE_MUST_CHECK;
+/// Convolution without bias of x [B, H, W, in], parameter site.weight [channels, in, k, k]; never integrated out.
+sonde_status snd_nn_conv(const snd_nn *m, const char *site, const char *role, snd_id x, int64_t in, int64_t channels, int64_t k,
+                         int64_t stride, snd_id *out) SONDE_MUST_CHECK;
 /// The kernel's name for a function of the language.
 snd_kfn snd_nn_kfn(snd_fn f);
 

@@ -123,6 +123,17 @@ sonde_status snd_nn_linear(const snd_nn *m, const char *site, const char *role, 
     return SONDE_OK;
 }
 
+sonde_status snd_nn_conv(const snd_nn *m, const char *site, const char *role, snd_id x, int64_t in, int64_t channels,
+                         int64_t k, int64_t stride, snd_id *out) {
+    snd_init init;
+    const char *name = part(m, site, "weight");
+    if (!name) return SONDE_ENOMEM;
+    SND_TRY(snd_nn_init_map(m, role, NULL, in * k * k, channels * k * k, -1, false, &init));
+    const snd_id w = snd_nn_param(m->g, name, SND_SHAPE(channels, in, k, k), &init, false);
+    *out = snd_g_conv(m->g, x, w, stride);
+    return SONDE_OK;
+}
+
 snd_kfn snd_nn_kfn(snd_fn f) {
     static const snd_kfn KFN[SND_FN_COUNT] = {
         [SND_FN_RELU] = SND_KFN_RELU, [SND_FN_GELU] = SND_KFN_GELU, [SND_FN_GELU_TANH] = SND_KFN_GELU_TANH,

@@ -31,6 +31,17 @@ snd_id snd_g_linear(snd_graph *g, snd_id x, snd_id w);
 /// [.., n]. Its backward follows the conditional law given the forward, and each snd_g_grad call draws its own.
 snd_id snd_g_glinear(snd_graph *g, snd_id x, int64_t n, double var);
 
+// ---- images: [B, H, W, channels] within a graph ----------------------------------------------------------------------
+snd_id snd_g_channels_last(snd_graph *g, snd_id x);              ///< [B, C, H, W] -> [B, H, W, C]
+snd_id snd_g_channels_first(snd_graph *g, snd_id x);             ///< [B, H, W, C] -> [B, C, H, W]
+/// y[b,i,j,o] = sum over c, u, v of x[b, i*stride + u - p, j*stride + v - p, c] w[o,c,u,v], p = floor(k/2), zeros outside x.
+///   x [B, H, W, in]   w [out, in, k, k]   y [B, Ho, Wo, out], Ho = floor((H + 2p - k)/stride) + 1
+/// numerics  sums in the graph's type; bits do not depend on the thread count. memory: a strip of an image per task
+/// errors    ESHAPE where x and w do not fit or the kernel is larger than the image with its border
+snd_id snd_g_conv(snd_graph *g, snd_id x, snd_id w, int64_t stride);
+/// Mean over the places of each image: [B, H, W, C] -> [B, 1, 1, C]
+snd_id snd_g_pool(snd_graph *g, snd_id x);
+
 // ---- tokens and positions -------------------------------------------------------------------------------------------
 /// y[..] = table[tokens[..]];  table [V, d], tokens (I64) [..] -> [.., d]. A token outside 0 .. V-1 gives a row of NaN:
 /// whoever feeds tokens checks them and says which.
@@ -133,8 +144,9 @@ enum {
     SND_SM_ONLY_Q = 256 /* q, nonfinite and exp are all that is wanted; the rest may be NAN */
 };
 /// q, mean, var, absmax, at, absmin, nonfinite always; more by mask. w: 0 or a value of v's shape. Of a parameter, and of
-/// a gradient that is reduced as it appears, nothing by mask and no var. Rows of v [B, T, d] are the tokens of B examples:
-/// cos and pearson pair the same position of two examples; of other shapes the tok* do not exist.
+/// a gradient that is reduced as it appears, nothing by mask and no var. Rows of v [B, T, d] are the tokens of B examples,
+/// those of [B, H, W, d] the places of B images: cos and pearson pair the same position of two examples; of other shapes
+/// the tok* do not exist.
 snd_id snd_g_stat(snd_graph *g, snd_id v, snd_id w, int mask);
 
 /// Test hook: elements of a piece, and of a matrix so large that it is read in pieces; 0: the usual ones.

@@ -1,7 +1,7 @@
 // Statistics of a value as an f64 vector (ops.h lists its entries): reading a value or a gradient is a node like any
 // other, so it is planned, ordered early and costs nothing when nobody asks.
 //   in: v and, for cos(v, w) and |v|/|w|, w.  i[0] = mask.  Rows are all dimensions but the last; of [B, T, d] they are
-//   the tokens of B examples.
+//   the tokens of B examples, of [B, H, W, d] the places of B images, which count as tokens.
 // Entries are those of the buffer; the exponent stands beside them, so that squares beyond double range can be told.
 #include "ops/ops_impl.h"
 
@@ -125,7 +125,8 @@ static void put_tokens(const snd_oprun *r, snd_shape shape, int mask, double *s)
     const int what = (mask & SND_SM_COS ? SND_KT_COS : 0) | (mask & SND_SM_TOKCOS ? SND_KT_TOKCOS : 0) |
                      (mask & SND_SM_SPLIT ? SND_KT_SPLIT : 0);
     snd_ktokens k;
-    snd_k_tokens(r->threads, r->t, shape.dim[0], shape.dim[1], shape.dim[2], snd_in(r, 0)->p, what, &k);
+    const int64_t D = shape.dim[shape.nd - 1], T = snd_shape_size(shape) / (shape.dim[0] * D);
+    snd_k_tokens(r->threads, r->t, shape.dim[0], T, D, snd_in(r, 0)->p, what, &k);
     s[SND_ST_COS] = k.cos;
     s[SND_ST_PEARSON] = k.pearson;
     s[SND_ST_TOKCOS] = k.tokcos;
@@ -145,7 +146,7 @@ static void run(snd_run *r) {
     const snd_rv *v = snd_in(r, 0), *w = snd_in(r, 1);
     double *s = clear(r);
     const snd_shape shape = snd_in_shape(r, 0);
-    const bool tokens = shape.nd == 3;
+    const bool tokens = (shape.nd == 3 || shape.nd == 4) && R * D > 0;
     const int what = SND_KM_BASIC | (mask & SND_SM_BVAR ? SND_KM_BVAR : 0) |
                      (mask & SND_SM_COS && !tokens ? SND_KM_COS : 0) | (mask & SND_SM_KURT ? SND_KM_FOURTH : 0);
     snd_kmoments m;

@@ -142,13 +142,16 @@ static sonde_status b_alias(void *self, snd_val a, snd_val *out) {
     return give(b, snd_g_alias(b->nn.g, a.id), out, "a name");
 }
 
-// [B, features] in the file; of a Transformer it stands once before all tokens of an example.
+// [B, features] in the file; of a Transformer it stands once before all tokens of an example, of a convnet before all
+// places of an image.
 static sonde_status b_cond(void *self, snd_val *out) {
     snd_builder *b = self;
     const int64_t B = b->m->rows, n = b->stack.cond;
     if (!b->cond) {
         SND_TRY(snd_b_input(b, "cond", SND_SHAPE(B, n), SND_DT_NONE, &b->m->cond));
-        b->cond = b->stack.mlp ? b->m->cond : snd_g_reshape(b->nn.g, b->m->cond, SND_SHAPE(B, 1, n));
+        b->cond = b->stack.mlp       ? b->m->cond
+                  : b->stack.convnet ? snd_g_reshape(b->nn.g, b->m->cond, SND_SHAPE(B, 1, 1, n))
+                                     : snd_g_reshape(b->nn.g, b->m->cond, SND_SHAPE(B, 1, n));
     }
     return give(b, b->cond, out, "c");
 }
@@ -158,6 +161,25 @@ static sonde_status b_sublayer(void *self, const snd_site *site, const snd_sub_a
     b->nn.layer = site->layer;
     SND_TRY(snd_nn_sublayer(&b->nn, &b->seq, site->name, s, a.id, &out->id));
     return snd_b_check(b, site->name);
+}
+
+static sonde_status b_conv(void *self, const snd_site *site, snd_val a, int64_t channels, int64_t k, int64_t stride,
+                           snd_val *out) {
+    snd_builder *b = self;
+    b->nn.layer = site->layer;
+    SND_TRY(snd_nn_conv(&b->nn, site->name, "conv", a.id, a.cols, channels, k, stride, &out->id));
+    return snd_b_check(b, site->name);
+}
+
+static sonde_status b_shortcut(void *self, const snd_site *site, snd_val x, snd_val u, int64_t channels, int64_t stride,
+                               snd_val *out) {
+    (void)x; // where the shape stays, the walker returns it without asking
+    return b_conv(self, site, u, channels, 1, stride, out);
+}
+
+static sonde_status b_pool(void *self, snd_val a, snd_val *out) {
+    snd_builder *b = self;
+    return give(b, snd_g_pool(b->nn.g, a.id), out, "pool");
 }
 
 // Learned weights over the list so far, one-hot on the latest at start.
@@ -254,6 +276,9 @@ const snd_reader snd_build_ops = {.unary = b_unary,
                                   .depthmix = b_depthmix,
                                   .depthattn = b_depthattn,
                                   .sublayer = b_sublayer,
+                                  .conv = b_conv,
+                                  .shortcut = b_shortcut,
+                                  .pool = b_pool,
                                   .alias = b_alias,
                                   .tap = b_tap,
                                   .stmt = b_stmt};

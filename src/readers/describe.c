@@ -377,15 +377,12 @@ static const snd_reader ops = {.unary = d_unary,
 
 static sonde_status walk(snd_describer *b, snd_val *out) {
     const snd_spec *s = b->spec;
-    const bool conv = s->family == SND_FAM_CONVNET;
     snd_reader r = ops;
     r.self = b;
     snd_walk w = {.arena = b->arena, .stack = &b->stack, .reader = &r};
     b->walk = &w;
     b->calls = 0;
-    snd_val in = {.kind = conv ? SND_V_MAP : SND_V_STREAM,
-                  .cols = conv ? (s->inputs > 0 ? s->inputs : s->width) : s->width};
-    if (conv) in.h = in.w = 32; // what measure draws: formulas.md section 5
+    snd_val in = snd_model_stream(s, 0, 0);
     snd_dnode *n;
     SND_TRY(snd_d_node(b, SND_D_SOURCE, false, NULL, 0, &in, &n));
     n->stream = true;

@@ -43,10 +43,18 @@ void snd_model_stack(const snd_spec *s, snd_stack *t) {
     *t = all[snd_model_stacks(s, all) - 1];
 }
 
-static sonde_status check_formula(snd_arena *a, const snd_stack *stack) {
+snd_val snd_model_stream(const snd_spec *s, int64_t height, int64_t width) {
+    if (s->family != SND_FAM_CONVNET) return (snd_val){.kind = SND_V_STREAM, .cols = s->width};
+    return (snd_val){.kind = SND_V_MAP,
+                     .cols = s->inputs > 0 ? s->inputs : s->width,
+                     .h = height > 0 ? height : SND_IMAGE_SIDE,
+                     .w = width > 0 ? width : SND_IMAGE_SIDE};
+}
+
+static sonde_status check_formula(snd_arena *a, const snd_spec *spec, const snd_build *o, const snd_stack *stack) {
     snd_walk w = {.arena = a, .stack = stack};
-    snd_val in = {.kind = SND_V_STREAM, .cols = stack->d, .id = 1};
-    if (stack->convnet) in = (snd_val){.kind = SND_V_MAP, .cols = stack->d, .h = 32, .w = 32, .id = 1};
+    snd_val in = snd_model_stream(spec, o->height, o->width);
+    in.id = 1;
     const sonde_status s = snd_walk_check(&w, in);
     return s == SONDE_OK ? s : snd_fail_prefix(s, "wiring: ");
 }
@@ -57,6 +65,7 @@ static sonde_status head(snd_builder *b, snd_id out_x, snd_id *logits) {
     const snd_spec *s = b->m->spec;
     *logits = 0;
     if (s->family == SND_FAM_MLP) return snd_mlp_head(&b->nn, out_x, logits);
+    if (s->family == SND_FAM_CONVNET) return snd_convnet_head(&b->nn, out_x, logits);
     snd_id unused;
     if (snd_model_input(b->m, "tokens")) return snd_transformer_head(&b->nn, out_x, logits);
     return snd_transformer_table(&b->nn, SND_OUTER_HEAD, &unused); // x replaces the vocabulary on both sides
@@ -64,7 +73,7 @@ static sonde_status head(snd_builder *b, snd_id out_x, snd_id *logits) {
 
 static sonde_status need_logits(const snd_builder *b, snd_id logits) {
     const snd_spec *s = b->m->spec;
-    SND_FAIL_IF(!logits && s->family == SND_FAM_MLP, SONDE_EINPUT,
+    SND_FAIL_IF(!logits && s->family != SND_FAM_TRANSFORMER, SONDE_EINPUT,
                 "targets need logits, but this model has no head; give outputs=CLASSES");
     SND_FAIL_IF(!logits, SONDE_EINPUT, "targets need logits, which %s; give %s",
                 s->vocab > 0 ? "x in place of tokens leaves out" : "a model without vocab lacks",
@@ -114,8 +123,8 @@ static sonde_status walk(snd_builder *b, snd_id x, bool exits, snd_id *out) {
         w.n_exits = b->o->n_exits;
         w.on_exit = on_exit;
     }
-    const snd_val in = {.kind = SND_V_STREAM, .cols = b->stack.d, .id = x};
-    snd_val v;
+    snd_val in = snd_model_stream(b->m->spec, b->o->height, b->o->width), v;
+    in.id = x;
     const sonde_status s = snd_walk_stack(&w, in, &v);
     if (s != SONDE_OK) return snd_fail_prefix(s, "wiring: ");
     b->m->n_sublayers = w.n_sublayers;
@@ -224,14 +233,16 @@ static sonde_status mlp(snd_builder *b) {
     return last_stack(b, x);
 }
 
-// ---- the whole ------------------------------------------------------------------------------------------------------------------
-
-static sonde_status supported(const snd_spec *s) {
-    SND_FAIL_IF(
-        s->family == SND_FAM_CONVNET, SONDE_EUNSUPPORTED,
-        "family convnet: this build computes the mlp and transformer families; convnet specs can be described only");
-    return SONDE_OK;
+static sonde_status convnet(snd_builder *b) {
+    snd_model *m = b->m;
+    snd_id x;
+    const snd_val in = snd_model_stream(m->spec, b->o->height, b->o->width);
+    SND_TRY(snd_b_input(b, "input", SND_SHAPE(m->rows, in.cols, in.h, in.w), SND_DT_NONE, &m->input));
+    SND_TRY(snd_convnet_begin(&b->nn, m->input, &x));
+    return last_stack(b, x);
 }
+
+// ---- the whole ------------------------------------------------------------------------------------------------------------------
 
 sonde_status snd_model_build(snd_arena *a, const snd_spec *spec, const snd_build *o, snd_model **out) {
     snd_model *m;
@@ -253,10 +264,11 @@ sonde_status snd_model_build(snd_arena *a, const snd_spec *spec, const snd_build
     snd_stack stacks[2];
     const int n = snd_model_stacks(spec, stacks);
     for (int i = 0; i < n; i++)
-        SND_TRY(check_formula(a, &stacks[i])); // a formula's own errors come first, whatever the family
-    SND_TRY(supported(spec));
+        SND_TRY(check_formula(a, spec, o, &stacks[i])); // a formula's own errors come before those of the inputs
     b.stack = stacks[n - 1];
-    SND_TRY(spec->family == SND_FAM_MLP ? mlp(&b) : transformer(&b, stacks, n));
+    SND_TRY(spec->family == SND_FAM_MLP       ? mlp(&b)
+            : spec->family == SND_FAM_CONVNET ? convnet(&b)
+                                              : transformer(&b, stacks, n));
     if (o->with_cond && !m->cond)
         SND_TRY(snd_b_input(&b, "cond", SND_SHAPE(m->rows, spec->cond), SND_DT_NONE, &m->cond));
     SND_TRY(snd_b_check(&b, "model"));

@@ -25,7 +25,8 @@ typedef struct snd_past { const char *site; int64_t tokens; } snd_past;
 typedef struct snd_model {
     const snd_spec *spec;
     snd_graph *g;
-    // Every input of the graph, by the name that files of `run` use: "input" [B, inputs or d] (mlp); "tokens" (I64 [B, T]) or
+    // Every input of the graph, by the name that files of `run` use: "input" [B, inputs or d] (mlp) or [B, inputs or d, H, W]
+    // (convnet); "tokens" (I64 [B, T]) or
     // "x" [B, T, d], "src_tokens", "src_x" or "memory" [B, Ts, d], "mem.SITE" (transformer); "cond" [B, cond]; "targets"
     // (I64 [B], or [B, T]). Which of them there are depends on spec and snd_build.
     snd_tap *inputs; int n_inputs;
@@ -36,12 +37,14 @@ typedef struct snd_model {
     snd_tap *taps; int n_taps;         // every value with a name, in running order
     snd_call *calls; int n_calls;
     int n_sublayers;                   // S of the decoder or only stack
-    int64_t rows, tokens;              // examples B; T (mlp: 1). A stream has rows * tokens rows of d features
+    int64_t rows, tokens;              // examples B; T (mlp, convnet: 1). A Transformer's or an mlp's stream has rows * tokens
+                                       // rows of d features, a convnet's is [B, H, W, channels], [B, 1, 1, channels] once pooled
 } snd_model;
 
 typedef struct snd_build {
     snd_dtype dtype;
     int64_t rows;                      // examples
+    int64_t height, width;             // of a convnet's images; 0: SND_IMAGE_SIDE
     // Transformers alone; tokens and src_tokens 0: 1; feeds 0: tokens where there is a vocab, else the stream
     int64_t tokens, src_tokens;        // length of the (decoder's) sequence; of the encoder's sequence or of the memory
     snd_feed feed, src_feed;           // of the decoder or only stack; of the encoder
@@ -53,7 +56,7 @@ typedef struct snd_build {
     const int *exits; int n_exits;     // depths that get an out: of their own; NULL: only L. Encoder-decoder: the decoder's
 } snd_build;
 
-/// Builds the graph of a spec (mlp, transformer). All parameters of the spec are in it, those that the inputs leave unused
+/// Builds the graph of a spec. All parameters of the spec are in it, those that the inputs leave unused
 /// too. Errors carry the formula's place; SONDE_EINPUT: more tokens than learned positions, targets without logits, a past
 /// that no sublayer reads.
 sonde_status snd_model_build(snd_arena *a, const snd_spec *spec, const snd_build *o, snd_model **out) SONDE_MUST_CHECK;
@@ -61,7 +64,10 @@ snd_id snd_model_tap(const snd_model *m, const char *name);    // 0: no such val
 snd_id snd_model_input(const snd_model *m, const char *name);  // 0: no such input
 /// The stacks of a spec in running order, as the walker wants them: one, or encoder and decoder. Returns their number.
 int snd_model_stacks(const snd_spec *spec, snd_stack out[2]);
-/// The last of them.
+/// A stream as it enters a stack; of a convnet an image of this size, 0: SND_IMAGE_SIDE.
+enum { SND_IMAGE_SIDE = 32 };
+snd_val snd_model_stream(const snd_spec *s, int64_t height, int64_t width);
+/// The last of the stacks.
 void snd_model_stack(const snd_spec *spec, snd_stack *out);
 
 // ---- describe -----------------------------------------------------------------------------------------------------------------
