@@ -104,6 +104,8 @@ bool snd_parse_int(const char *s, int64_t *v, const char **end);
 /// Nearest of the n candidates by edit distance (case-insensitive, transpositions count 1), or NULL when none is
 /// close enough to be meant (distance > max(1, len/3)).
 const char *snd_nearest(const char *word, const char *const *candidates, int n);
+/// Length of the UTF-8 sequence at s [n] and its code point; 0: there is none (overlong, surrogate, cut off, beyond U+10FFFF).
+int snd_utf8_at(const char *s, size_t n, uint32_t *c);
 /// Text from outside for a message: control characters become '?', at most 60 bytes and "...", no half characters.
 const char *snd_shown(char out[72], const char *s);
 /// Shell pattern with * and ?, both crossing dots.

@@ -142,6 +142,25 @@ uint64_t snd_hash_str(const char *s) {
     return snd_hash(s, strlen(s));
 }
 
+int snd_utf8_at(const char *text, size_t n, uint32_t *c) {
+    const unsigned char *s = (const unsigned char *)text;
+    *c = 0;
+    if (n == 0) return 0;
+    const int len = s[0] < 0x80                    ? 1
+                    : s[0] >= 0xC2 && s[0] <= 0xDF ? 2
+                    : (s[0] & 0xF0) == 0xE0        ? 3
+                    : s[0] >= 0xF0 && s[0] <= 0xF4 ? 4
+                                                   : 0;
+    if ((size_t)len > n || len == 0) return 0;
+    *c = len == 1 ? s[0] : s[0] & (0x7Fu >> len);
+    for (int i = 1; i < len; i++) {
+        if ((s[i] & 0xC0) != 0x80) return 0;
+        *c = *c << 6 | (s[i] & 0x3Fu);
+    }
+    const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    return *c < least[len] || *c > 0x10FFFF || (*c >= 0xD800 && *c <= 0xDFFF) ? 0 : len;
+}
+
 const char *snd_shown(char out[72], const char *s) {
     enum { KEEP = 60 };
     size_t n = strlen(s);

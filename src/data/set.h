@@ -113,12 +113,15 @@ typedef struct snd_batch {
 typedef struct snd_batches snd_batches;
 
 /// How a set is cut into batches.
-///   train, lm and mlm: an epoch is one pass over floor((n-1)/T) (mlm: n/T) windows that follow one another from an offset
-///     of the epoch's own, in the epoch's own order. class: over the rows. Example number k of the run is example k mod n of
-///     epoch k div n, so batches straddle epochs and the order does not depend on `rows`.
-///   train, seq2seq: pairs are sorted into buckets by length (multiples of 8 up to 64, then of 32), small ones joined to the
-///     next; a batch comes from one bucket and has rows * floor(tokens/length) rows, so that all hold about as many tokens.
-///   valid, test: everything once, in order.
+///   train, lm and mlm: an epoch is one pass over windows that follow one another from an offset of the epoch's own, in the
+///     epoch's own order; it leaves out fewer than 2T tokens at the two ends of the text. class: over the rows. Example
+///     number k of the run is example k mod n of epoch k div n, so batches straddle epochs and the order does not depend on
+///     `rows`.
+///   train, seq2seq: pairs are sorted into buckets by the longer side (8, 16 .. 64, 96, 128, 192, 256 .. tokens), small ones
+///     joined to the next; a batch comes from one bucket and has rows * floor(tokens / bucket) rows, so that all hold about
+///     as many tokens. An epoch takes n/rows of them (rounded, at least one) from every bucket, in the epoch's own order;
+///     each bucket's pairs come once each before any comes again.
+///   valid, test: everything once, in order; seq2seq bucket by bucket. The last windows may be short of targets.
 /// errors  SONDE_EINPUT: a split too short for one window, or no pair that fits; SONDE_ERANGE: rows or tokens below 1;
 ///         SONDE_ESHAPE: a vocab smaller than the set's
 sonde_status snd_batches_open(const snd_set *d, const snd_batching *b, snd_batches **out) SONDE_MUST_CHECK;
@@ -126,7 +129,7 @@ void snd_batches_close(snd_batches *b);                          // NULL is fine
 int64_t snd_batches_count(const snd_batches *b, snd_split s);    // valid, test: how many there are; train: per epoch, rounded up
 double snd_batches_epochs(const snd_batches *b, int64_t index);  // epochs done before train batch `index`
 int64_t snd_batches_dropped(const snd_batches *b, snd_split s);  // pairs longer than `tokens`
-/// The shapes that batches can have, largest first: one graph each. Returns their number (at most 16).
+/// The shapes that batches can have, by length: one graph each. seq2seq has some, the others have one.
 int snd_batches_shapes(const snd_batches *b, const snd_batch_shape **out);
 snd_batch_shape snd_batches_shape(const snd_batches *b, snd_split s, int64_t index);
 

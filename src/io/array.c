@@ -150,6 +150,19 @@ static size_t most_data(void) {
     return all && all / 4 < most ? all / 4 : most;
 }
 
+sonde_status snd_map_unpacked(const char *path, snd_map *m) {
+    *m = (snd_map){0};
+    SND_FAIL_IF(snd_is_folder(path), SONDE_EIO, "cannot read %s: it is a folder", path);
+    SND_TRY(snd_map_open(path, m));
+    if (m->n < 2 || m->bytes[0] != 0x1f || m->bytes[1] != 0x8b || !m->mapped) return SONDE_OK;
+    snd_map_close(m);
+    uint8_t *bytes;
+    SND_TRY(snd_read_unpacked(path, most_data(), &bytes, &m->n));
+    m->heap = bytes;
+    m->bytes = bytes;
+    return SONDE_OK;
+}
+
 typedef sonde_status parser(const char *name, const uint8_t *bytes, size_t n, const char *tensor, snd_array *out);
 
 static sonde_status load(const char *path, parser *parse, snd_array *out) {

@@ -58,6 +58,13 @@ sonde_status snd_tokens_load(const char *path, snd_array *out) SONDE_MUST_CHECK;
 sonde_status snd_data_parse(const char *name, const uint8_t *bytes, size_t n, const char *tensor,
                             snd_array *out) SONDE_MUST_CHECK;
 
+/// A file's bytes: mapped when it is a plain file, else read whole (a pipe: at most 1 GiB).
+typedef struct snd_map { const uint8_t *bytes; size_t n; void *mapped, *heap; } snd_map;
+sonde_status snd_map_open(const char *path, snd_map *m) SONDE_MUST_CHECK;
+void snd_map_close(snd_map *m);  // safe on zeros and twice
+/// The same, unpacked into memory when it is gzip (at most a quarter of the machine's).
+sonde_status snd_map_unpacked(const char *path, snd_map *m) SONDE_MUST_CHECK;
+
 /// A whole file, unpacked when it is gzip; at most max bytes either way. Caller frees with snd_free.
 sonde_status snd_read_unpacked(const char *path, size_t max, uint8_t **data, size_t *n) SONDE_MUST_CHECK;
 

@@ -23,16 +23,9 @@ static void line(snd_json *j) {
     for (int i = 0; i < j->depth; i++) snd_buf_put(j->b, "  ");
 }
 
-// Length of the valid UTF-8 sequence at s, 0 when there is none (overlong, surrogate, cut off, above U+10FFFF).
 int snd_utf8_sequence(const char *text) {
-    const unsigned char *s = (const unsigned char *)text;
-    if (s[0] < 0x80) return 1;
-    const int n = s[0] >= 0xC2 && s[0] <= 0xDF ? 2 : (s[0] & 0xF0) == 0xE0 ? 3 : s[0] >= 0xF0 && s[0] <= 0xF4 ? 4 : 0;
-    for (int i = 1; i < n; i++)
-        if ((s[i] & 0xC0) != 0x80) return 0;
-    if (n == 3 && ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F))) return 0;
-    if (n == 4 && ((s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] > 0x8F))) return 0;
-    return n;
+    uint32_t c;
+    return *text ? snd_utf8_at(text, strnlen(text, 4), &c) : 1;
 }
 
 // Writes one character that may not stand as it is; false when it may.

@@ -149,22 +149,6 @@ static void put_block(snd_buf *b, const char *s, const char *indent) {
     }
 }
 
-// One character of UTF-8 at s: its length, its code point in *c; length 0 where it is not UTF-8.
-static int utf8_at(const char *s, uint32_t *c) {
-    const unsigned char *u = (const unsigned char *)s;
-    const int n = u[0] < 0x80                   ? 1
-                  : u[0] >= 0xC2 && u[0] < 0xE0 ? 2
-                  : u[0] >= 0xE0 && u[0] < 0xF0 ? 3
-                  : u[0] >= 0xF0 && u[0] < 0xF5 ? 4
-                                                : 0;
-    *c = n == 1 ? u[0] : n == 2 ? u[0] & 0x1Fu : n == 3 ? u[0] & 0x0Fu : u[0] & 0x07u;
-    for (int i = 1; i < n; i++) {
-        if ((u[i] & 0xC0) != 0x80) return 0;
-        *c = *c << 6 | (u[i] & 0x3Fu);
-    }
-    return n;
-}
-
 // May the character stand in double quotes as it is? Not those that YAML forbids, folds or takes for a mark.
 static bool is_printable(uint32_t c) {
     if (c < 0x20 || (c >= 0x7F && c <= 0xA0) || c == '"' || c == '\\') return false;
@@ -175,7 +159,7 @@ static void put_quoted(snd_buf *b, const char *s) {
     snd_buf_put(b, "\"");
     while (*s) {
         uint32_t c;
-        const int n = utf8_at(s, &c);
+        const int n = snd_utf8_at(s, strnlen(s, 4), &c);
         if (n == 0)
             snd_buf_printf(b, "\\x%02X", (unsigned char)*s);
         else if (is_printable(c))
