@@ -370,7 +370,7 @@ static void rope_values(void **state) {
     for (int interleaved = 0; interleaved < 2; interleaved++) {
         net n = net_open(SND_F64);
         const snd_id in = net_input(&n, SND_SHAPE(B, T, H * HD), 0);
-        net_output(&n, snd_g_rope(n.g, in, H, ROT, interleaved != 0, 50, PAST));
+        net_output(&n, snd_g_rope(n.g, in, H, ROT, interleaved != 0, 50, PAST, 0));
         net_close_graph(&n, false, 1, 1);
         CHECK_OK(snd_exec_set(n.exec, in, x, SND_F64));
         CHECK_OK(snd_exec_run(n.exec));
@@ -399,7 +399,7 @@ static void rope_refused(void **state) {
     for (int i = 0; i < 4; i++) {
         net n = net_open(SND_F64);
         const snd_id x = net_input(&n, SND_SHAPE(1, 2, 6), 0);
-        assert_int_equal(snd_g_rope(n.g, x, bad[i].heads, bad[i].rotated, false, bad[i].theta, 0), 0);
+        assert_int_equal(snd_g_rope(n.g, x, bad[i].heads, bad[i].rotated, false, bad[i].theta, 0, 0), 0);
         assert_int_not_equal(snd_graph_status(n.g), SONDE_OK);
         if (!strstr(sonde_error_message(), bad[i].why)) fail_msg("'%s'", sonde_error_message());
         snd_arena_destroy(n.arena);

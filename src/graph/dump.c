@@ -44,7 +44,7 @@ void snd_g_dump(const snd_graph *g, snd_buf *b) {
         const snd_vrole role = snd_g_value(g, v)->role;
         if (role == SND_R_NODE) continue;
         put_value(g, v, b);
-        snd_buf_put(b, role == SND_R_INPUT ? " = input\n" : " = param\n");
+        snd_buf_put(b, role == SND_R_INPUT ? " = input\n" : role == SND_R_BUFFER ? " = buffer\n" : " = param\n");
     }
     for (int i = 0; i < snd_g_node_count(g); i++) {
         if (g->nodes[i]) put_node(g, g->nodes[i], b);

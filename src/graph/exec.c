@@ -14,7 +14,8 @@ struct snd_exec {
     snd_exec_opts o;
     unsigned char *slab;
     snd_rv *v;
-    bool *set; // by value: input has been given
+    snd_rv **bound; // by value: the caller's buffer
+    bool *set;      // by value: input has been given
     bool ran;
 };
 
@@ -22,8 +23,9 @@ static bool make_memory(snd_exec *x) {
     const size_t n = (size_t)x->p->n_values + 1, bytes = x->p->bytes ? x->p->bytes : 64;
     x->slab = snd_slab_alloc(bytes);
     x->v = snd_calloc(n, sizeof *x->v);
+    x->bound = snd_calloc(n, sizeof *x->bound);
     x->set = snd_calloc(n, sizeof *x->set);
-    return x->slab && x->v && x->set;
+    return x->slab && x->v && x->bound && x->set;
 }
 
 sonde_status snd_exec_create(const snd_graph *g, const snd_plan *p, snd_source *src, const snd_exec_opts *o,
@@ -50,6 +52,7 @@ void snd_exec_destroy(snd_exec *x) {
     if (!x) return;
     snd_free(x->slab);
     snd_free(x->v);
+    snd_free(x->bound);
     snd_free(x->set);
     snd_free(x);
 }
@@ -106,13 +109,32 @@ void snd_exec_shift(snd_exec *x, snd_id v, int k) {
     r->amax = -1;
 }
 
+void snd_exec_bind(snd_exec *x, snd_id v, snd_rv *b) {
+    assert(snd_g_value(x->g, v)->role == SND_R_BUFFER);
+    if (v < x->p->n_values) x->bound[v] = b;
+}
+
 static sonde_status inputs_given(const snd_exec *x) {
     for (snd_id v = 1; v < x->p->n_values; v++) {
         const snd_value *val = snd_g_value(x->g, v);
         SND_FAIL_IF(val->role == SND_R_INPUT && x->p->root[v] && !x->set[v], SONDE_EINPUT,
                     "input '%s' has not been given", val->name);
+        SND_FAIL_IF(val->role == SND_R_BUFFER && x->p->root[v] && !x->bound[v], SONDE_EINPUT,
+                    "buffer '%s' has not been given", val->name);
     }
     return SONDE_OK;
+}
+
+// Others may have written to them since the last run.
+static void fetch_buffers(snd_exec *x) {
+    for (snd_id v = 1; v < x->p->n_values; v++)
+        if (x->bound[v]) x->v[v] = *x->bound[v];
+}
+
+static void fill(snd_exec *x, const snd_node *n, snd_oprun *r) {
+    snd_rv *b = x->bound[x->p->root[n->out[0]]];
+    snd_op_info_at(n->op)->run(r);
+    *b = x->v[n->out[0]];
 }
 
 // ---- running --------------------------------------------------------------------------------------------------------
@@ -184,6 +206,7 @@ static sonde_status run_node(snd_exec *x, int pos) {
         x->v[n->out[0]] = x->v[n->in[0]];
     else
         snd_op_info_at(n->op)->run(&r);
+    if (x->p->view[index] && snd_op_info_at(n->op)->fills) fill(x, n, &r);
     release_params(x, n, n->n_in);
     return SONDE_OK;
 }
@@ -191,6 +214,7 @@ static sonde_status run_node(snd_exec *x, int pos) {
 sonde_status snd_exec_run(snd_exec *x) {
     SND_TRY(inputs_given(x));
     x->ran = false;
+    fetch_buffers(x);
     const int n = x->p->n_order;
     for (int pos = 0; pos < n; pos++) {
         SND_FAIL_IF(x->o.stop && x->o.stop->flag, SONDE_EINTERRUPTED, "stopped after %d of %d operations", pos, n);

@@ -115,6 +115,14 @@ snd_id snd_g_input(snd_graph *g, const char *name, snd_shape s, snd_dtype dtype)
     return g->status == SONDE_OK ? id : 0;
 }
 
+snd_id snd_g_buffer(snd_graph *g, const char *name, snd_shape s) {
+    if (g->status != SONDE_OK || bad_shape(g, name, s)) return 0;
+    if (!new_value(g, SND_R_BUFFER, g->dtype, s)) return 0;
+    const snd_id id = last_value(g);
+    snd_g_name(g, id, name);
+    return g->status == SONDE_OK ? id : 0;
+}
+
 static snd_id add_param(snd_graph *g, const char *name, snd_shape s, const snd_init *init, bool state) {
     if (g->status != SONDE_OK || bad_shape(g, name, s)) return 0;
     snd_value *v = new_value(g, SND_R_PARAM, g->dtype, s);

@@ -18,7 +18,7 @@ typedef int32_t snd_id;      // a value; 0 is invalid
 // Every value is (buffer, exponent): the number is buffer * 2^e. An op computes on buffers and does the exponents'
 // arithmetic; results whose largest absolute value leaves [2^-48, 2^48] (f32; 2^+-200 in f64: fourth powers still fit) are renormalised by an
 // exact power of two. So q = 1e116 fits f32. Within the range e stays 0 and bits are those of plain arithmetic.
-typedef enum snd_vrole { SND_R_NONE, SND_R_INPUT, SND_R_PARAM, SND_R_NODE } snd_vrole;
+typedef enum snd_vrole { SND_R_NONE, SND_R_INPUT, SND_R_PARAM, SND_R_NODE, SND_R_BUFFER } snd_vrole;
 
 typedef struct snd_init {    // how a parameter starts; the source draws it
     enum { SND_INIT_NONE, SND_INIT_CONST, SND_INIT_NORMAL, SND_INIT_TRUNC, SND_INIT_UNIFORM,
@@ -32,7 +32,7 @@ typedef struct snd_value {
     snd_vrole role;
     snd_dtype dtype;         // float values have the graph's dtype; targets I64; statistics F64
     snd_shape shape;
-    int32_t node;            // producing node, -1 for inputs and parameters
+    int32_t node;            // producing node, -1 for inputs, parameters and buffers
     int out_index;
     int32_t param;           // index of the parameter, -1
 } snd_value;
@@ -61,6 +61,9 @@ snd_id snd_g_input(snd_graph *g, const char *name, snd_shape s, snd_dtype dtype 
 snd_id snd_g_param(snd_graph *g, const char *name, snd_shape s, const snd_init *init);
 /// Buffers that are state, not learned (running statistics): a parameter without gradient.
 snd_id snd_g_state(snd_graph *g, const char *name, snd_shape s, const snd_init *init);
+/// Memory of the caller's (snd_exec_bind) that outlasts runs and may serve several graphs, one at a time: ops of the kind
+/// snd_op_info.fills write to it, what it holds beyond that is left alone.
+snd_id snd_g_buffer(snd_graph *g, const char *name, snd_shape s);
 /// Generic node; shapes of the outputs come from the op's shape rule. out[] gets n_out ids.
 snd_id snd_g_op(snd_graph *g, int op, const snd_id *in, int n_in, const snd_attr *attr, snd_id *out /* may be NULL */);
 void snd_g_name(snd_graph *g, snd_id v, const char *name);    // adds a name (tap); a value may have several
@@ -115,7 +118,8 @@ void snd_plan_check(const snd_plan *p);                       // asserts that
 
 // ---- parameter sources ----------------------------------------------------------------------------------------------
 // The executor acquires a parameter before its use and releases it after. `drawn` makes it from (seed, name) at any time,
-// `resident` keeps one copy of each (drawn at first use, or filled by the caller). `mapped` will read a file.
+// `resident` keeps one copy of each (drawn at first use, filled by the caller, or the caller's own, as a mapped file). A
+// source serves every graph of one spec, which all have its parameters in one order.
 // read() copies n elements from the first-th on, in the parameter's type, to a place of the caller's, and keeps nothing:
 // how plans with parameters in their slab, and ops that need a few rows of a huge matrix, come by them.
 struct snd_source {
@@ -129,6 +133,9 @@ sonde_status snd_source_drawn(const snd_graph *g, uint64_t seed, int threads, sn
 sonde_status snd_source_resident(const snd_graph *g, uint64_t seed, int threads, snd_source *out) SONDE_MUST_CHECK;
 /// The writable copy of a parameter (draws it unless filled before), which stays from then on.
 sonde_status snd_source_data(snd_source *s, const snd_graph *g, int param, void **data) SONDE_MUST_CHECK;
+/// The parameter is this memory of the caller's (a mapped file), of its size, type and alignment, which is only read and
+/// outlives the source. Resident sources, before its first use.
+void snd_source_borrow(snd_source *s, const snd_graph *g, int param, const void *data);
 /// Time spent drawing so far; of drawn and resident sources.
 double snd_source_seconds(const snd_source *s);
 void snd_source_close(snd_source *s);
@@ -145,6 +152,9 @@ sonde_status snd_exec_create(const snd_graph *g, const snd_plan *p, snd_source *
 void snd_exec_destroy(snd_exec *x);
 /// Copies n elements in (converted to the value's type; exponent chosen).
 sonde_status snd_exec_set(snd_exec *x, snd_id v, const void *data, snd_dtype dtype) SONDE_MUST_CHECK;
+/// Buffer v is `b`, which stays the caller's and changes as runs write to it: numbers p * 2^e, p of the value's size and the
+/// graph's type; amax at least their largest absolute value (NaN and Inf as such), 0 while nothing was written.
+void snd_exec_bind(snd_exec *x, snd_id v, snd_rv *b);
 sonde_status snd_exec_run(snd_exec *x) SONDE_MUST_CHECK;
 void snd_exec_reseed(snd_exec *x, uint64_t seed);
 /// Kept values: raw buffer and exponent, or converted to double with the exponent applied (may give Inf).

@@ -52,6 +52,8 @@ typedef struct snd_op_info {
     /// Inputs (bit mask) that the op reads in pieces by snd_param_read when they are parameters; NULL: none.
     unsigned (*pieces)(const snd_graph *g, const snd_node *n);
     bool view;                   // output 0 is input 0's buffer
+    bool fills;                  // a view that runs all the same: it writes to input 0, a buffer (SND_R_BUFFER), and says so
+                                 // in the snd_rv of its output
     const snd_op_case *cases;
     int n_cases;
 } snd_op_info;

@@ -194,12 +194,17 @@ static bool add_forward(writer *w, int i) {
     return add_step(w, i, false);
 }
 
+// There before the first step: inputs, and the caller's buffers.
+static bool was_there(const snd_value *v) {
+    return v->role == SND_R_INPUT || v->role == SND_R_BUFFER;
+}
+
 static bool add_inputs(writer *w) {
     if (!snd_grow((void **)&w->q->inst, &w->q->cap_inst, 1, sizeof *w->q->inst)) return false;
     w->q->inst[0] = (snd_inst){0};
     w->q->n_inst = 1;
     for (snd_id v = 1; v < w->g->n_values; v++)
-        if (w->p->root[v] && value(w, v)->role == SND_R_INPUT && !new_instance(w, v, 0, -1)) return false;
+        if (w->p->root[v] && was_there(value(w, v)) && !new_instance(w, v, 0, -1)) return false;
     return true;
 }
 

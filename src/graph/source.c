@@ -12,7 +12,8 @@
 static const size_t CACHE_BYTES = (size_t)64 << 20;
 
 typedef struct slot {
-    void *data; // NULL: not here
+    void *data;    // NULL: not here
+    bool borrowed; // the caller's memory
     int32_t pins;
     int64_t used; // clock of the last acquire
 } slot;
@@ -97,6 +98,7 @@ static sonde_status make_slab(source *s, const snd_graph *g) {
     size_t total = 0;
     for (int i = 0; i < s->n; i++) {
         s->offset[i] = total;
+        if (s->slots[i].borrowed) continue;
         total += (param_bytes(g, i) + 63) / 64 * 64;
     }
     if (total > 0 && !(s->drops && total > CACHE_BYTES)) {
@@ -149,7 +151,8 @@ static void release(void *self, const snd_graph *g, int param) {
 
 static void destroy(void *self) {
     source *s = self;
-    for (int i = 0; i < s->n && s->slots && !s->slab; i++) snd_free(s->slots[i].data);
+    for (int i = 0; i < s->n && s->slots && !s->slab; i++)
+        if (!s->slots[i].borrowed) snd_free(s->slots[i].data);
     snd_free(s->slab);
     snd_free(s->offset);
     snd_free(s->slots);
@@ -183,9 +186,18 @@ sonde_status snd_source_resident(const snd_graph *g, uint64_t seed, int threads,
 sonde_status snd_source_data(snd_source *src, const snd_graph *g, int param, void **data) {
     source *s = src->self;
     SND_TRY(load(s, g, param));
+    assert(!s->slots[param].borrowed);
     s->slots[param].pins++; // for good: it may be written to
     *data = s->slots[param].data;
     return SONDE_OK;
+}
+
+void snd_source_borrow(snd_source *src, const snd_graph *g, int param, const void *data) {
+    source *s = src->self;
+    (void)g;
+    assert(param >= 0 && param < s->n && !s->slots[param].data && !s->drops);
+    // resident copies are written to only through snd_source_data, which has no business with this one
+    s->slots[param] = (slot){.data = (void *)(uintptr_t)data, .borrowed = true};
 }
 
 double snd_source_seconds(const snd_source *src) {

@@ -2,6 +2,7 @@
 // docs/formulas.md section 8. Weights must match the spec's parameters exactly, by name and shape.
 #include "lab/fit.h"
 #include "lab/lab.h"
+#include "lab/weights.h"
 
 #include <math.h>
 #include <string.h>
@@ -266,28 +267,6 @@ static sonde_status check_cond(const job *j, snd_build *b) {
 
 // ---- weights ----------------------------------------------------------------------------------------------------------------
 
-static sonde_status check_weights(const job *j) {
-    const snd_graph *g = j->m->g;
-    char s[160], sw[160];
-    for (int i = 0; i < snd_g_param_count(g); i++) {
-        const snd_value *v = snd_g_value(g, snd_g_param_at(g, i));
-        const snd_tensor *t = snd_st_find(j->weights, v->name);
-        SND_FAIL_IF(!t, SONDE_EINPUT, "%s: tensor %s %s is missing", j->o->weights, v->name,
-                    snd_shape_text(v->shape, sw));
-        SND_FAIL_IF(!snd_shape_same(t->shape, v->shape), SONDE_ESHAPE, "%s: tensor %s has shape %s; the model needs %s",
-                    j->o->weights, v->name, snd_shape_text(t->shape, s), snd_shape_text(v->shape, sw));
-        SND_TRY(need_floats(j->o->weights, t));
-    }
-    for (int64_t i = 0; i < snd_st_count(j->weights); i++) {
-        const char *name = snd_st_at(j->weights, i)->name;
-        const snd_id v = snd_g_find(g, name);
-        char shown[72];
-        SND_FAIL_IF(!v || snd_g_value(g, v)->role != SND_R_PARAM, SONDE_EINPUT,
-                    "%s: tensor %s is no parameter of this model", j->o->weights, snd_shown(shown, name));
-    }
-    return SONDE_OK;
-}
-
 // --dtype bf16: weights and inputs are those that bf16 can hold; arithmetic and what lies between is f32.
 static void round_bf16(float *v, int64_t n) {
     for (int64_t i = 0; i < n; i++) v[i] = snd_bf16_to_f32(snd_f32_to_bf16(v[i]));
@@ -295,13 +274,7 @@ static void round_bf16(float *v, int64_t n) {
 
 static sonde_status load_weights(job *j) {
     const snd_graph *g = j->m->g;
-    for (int i = 0; j->weights && i < snd_g_param_count(g); i++) {
-        const snd_value *v = snd_g_value(g, snd_g_param_at(g, i));
-        const snd_tensor *t = snd_st_find(j->weights, v->name);
-        void *data;
-        SND_TRY(snd_source_data(&j->source, g, i, &data));
-        snd_convert(t->data, t->dtype, data, v->dtype, snd_shape_size(v->shape));
-    }
+    if (j->weights) SND_TRY(snd_weights_fill(j->weights, g, j->o->dtype != SND_BF16, &j->source));
     for (int i = 0; j->o->dtype == SND_BF16 && i < snd_g_param_count(g); i++) {
         void *data;
         if (snd_g_param_is_state(g, i)) continue;
@@ -528,7 +501,7 @@ static sonde_status run(job *j, snd_run_result *r) {
     if (b.with_targets) SND_TRY(check_targets(j, given(j, "targets")));
     SND_FAIL_IF(j->m->cond && !b.with_cond, SONDE_EINPUT, "%s: found no tensor 'cond'; this wiring reads c",
                 j->o->input);
-    if (j->weights) SND_TRY(check_weights(j));
+    if (j->weights) SND_TRY(snd_weights_check(j->weights, j->m->g));
     snd_id of;
     SND_TRY(find_dy(j, &of));
     r->file_at_fault = false;

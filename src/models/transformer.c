@@ -52,13 +52,15 @@ static sonde_status positions(const snd_nn *m, snd_id tokens, snd_id *out) {
     const snd_spec *s = m->spec;
     const int64_t T = snd_shape_of(m->g, tokens).dim[1];
     *out = 0;
-    if (s->position == SND_POS_SINUSOIDAL) *out = snd_g_sinusoid(m->g, T, s->width, 0, false);
+    if (s->position == SND_POS_SINUSOIDAL)
+        *out = m->positions ? snd_g_sinusoid_at(m->g, m->positions, s->width, false)
+                            : snd_g_sinusoid(m->g, T, s->width, 0, false);
     if (s->position != SND_POS_LEARNED) return SONDE_OK;
     SND_FAIL_IF(T > s->context, SONDE_EINPUT, "%s: a sequence has %lld tokens; learned positions end at context, %lld",
                 snd_g_value(m->g, tokens)->name, (long long)T, (long long)s->context);
     snd_id table;
     SND_TRY(snd_transformer_table(m, SND_OUTER_POSITION, &table));
-    *out = first_rows(m->g, table, T);
+    *out = m->positions ? snd_g_embed(m->g, table, m->positions) : first_rows(m->g, table, T);
     return SONDE_OK;
 }
 

@@ -14,6 +14,7 @@ typedef struct snd_nn {
     int layer;                 // from 0; -1 outside layers
     bool integrate;            // linear maps by snd_g_glinear; gains of 1 and biases of 0 left out
     bool eval;                 // batch norm by running statistics
+    snd_id positions;          // I64 [T]: where the tokens stand in sequences that began earlier; 0: at 0 .. T-1
     /// Called for values that can be asked for besides the walker's (updated running statistics). May be NULL.
     sonde_status (*extra)(void *ctx, const char *name, snd_id v);
     void *ctx;
@@ -81,6 +82,14 @@ typedef struct snd_seq {
     snd_id first_v[2];         // values of the stack's first A and first C, for v1=; start at 0
     /// xl: the segment before, as this sublayer read it [B, Tp, d]; *out = 0: there was none. May be NULL.
     sonde_status (*past)(void *ctx, const char *site, snd_id *out);
+    /// Sequences that go on (m->positions): keys and values of self-attention, "k" and "v", joined to those of the tokens
+    /// before: [B, T, kv*hd] -> [B, C, kv*hd].
+    sonde_status (*append)(void *ctx, const char *site, const char *what, snd_id x, snd_id *all);
+    /// What no token of this stack changes: "k" and "v" of cross-attention [B, Tm, kv*hd], "r" of xl [C, heads*hd], all from
+    /// earlier runs; then it is not computed. May be NULL.
+    sonde_status (*known)(void *ctx, const char *site, const char *what, int64_t features, snd_id *out);
+    /// Told of the same where it is computed. May be NULL.
+    sonde_status (*fixed)(void *ctx, const char *site, const char *what, snd_id x);
     void *ctx;
 } snd_seq;
 

@@ -105,7 +105,7 @@ static snd_id rotate(const sub *s, snd_id x, int64_t heads) {
     const snd_spec *p = s->m->spec;
     const int64_t rotated = (int64_t)(p->rope_fraction * (double)p->head_dim + 0.5);
     return snd_g_rope(s->m->g, x, heads, rotated, p->rope_style == SND_ROPE_INTERLEAVED,
-                      snd_spec_rope_theta(p, s->m->layer + 1, s->m->stack->L), 0);
+                      snd_spec_rope_theta(p, s->m->layer + 1, s->m->stack->L), 0, s->m->positions);
 }
 
 static sonde_status add_bias(const sub *s, const char *name, snd_id q, snd_id *out) {
@@ -116,13 +116,36 @@ static sonde_status add_bias(const sub *s, const char *name, snd_id q, snd_id *o
     return SONDE_OK;
 }
 
+// ---- what outlasts a run: sequences that go on, and what all their tokens read alike --------------------------------
+
+static sonde_status fixed(const sub *s, const char *what, snd_id x) {
+    return s->q->fixed && x ? s->q->fixed(s->q->ctx, s->site, what, x) : SONDE_OK;
+}
+
+// A part that earlier runs made: its map is declared, for the parameters are those of the spec, but not computed.
+static sonde_status known(const sub *s, const char *name, snd_id from, snd_id *out) {
+    snd_id unused;
+    SND_TRY(map(s, name, from, &unused));
+    return s->q->known(s->q->ctx, s->site, name, part(s, name)->out, out);
+}
+
+static sonde_status append(const sub *s, snd_attn *a, snd_id *k, snd_id *v) {
+    if (!s->m->positions || !*k || !*v) return SONDE_OK;
+    a->positions = s->m->positions;
+    SND_TRY(s->q->append(s->q->ctx, s->site, "k", *k, k));
+    return s->q->append(s->q->ctx, s->site, "v", *v, v);
+}
+
 // (q + u).k + (q + v).r over the distances query - key; where keys behind the query are read those below 0 come first.
 static sonde_status relative_sinusoids(const sub *s, const snd_attn *a, snd_id *q, snd_id *qr, snd_id *r) {
     const snd_id plain = *q;
     const int64_t T = length(s, plain), first = a->causal ? 0 : 1 - T;
     SND_TRY(add_bias(s, "pos_u", plain, q));
     SND_TRY(add_bias(s, "pos_v", plain, qr));
-    return map(s, "r", snd_g_sinusoid(s->m->g, a->past + T - first, s->m->stack->d, first, true), r);
+    const snd_id waves = snd_g_sinusoid(s->m->g, a->past + T - first, s->m->stack->d, first, true);
+    if (s->m->positions) return known(s, "r", waves, r);
+    SND_TRY(map(s, "r", waves, r));
+    return fixed(s, "r", *r);
 }
 
 static sonde_status positions(const sub *s, snd_attn *a, snd_id *q, snd_id *k, snd_id *table, snd_id *qr, snd_id *r) {
@@ -182,6 +205,14 @@ static sonde_status sources(const sub *s, snd_attn *a, snd_id u, snd_id *from) {
     return SONDE_OK;
 }
 
+static sonde_status of_memory(const sub *s, snd_id *k, snd_id *v) {
+    SND_TRY(fixed(s, "k", *k));
+    SND_TRY(fixed(s, "v", *v));
+    if (!s->m->positions) return SONDE_OK;
+    SND_TRY(s->q->known(s->q->ctx, s->site, "k", part(s, "k")->out, k));
+    return s->q->known(s->q->ctx, s->site, "v", part(s, "v")->out, v);
+}
+
 static sonde_status attention(const sub *s, snd_id u, snd_id *out) {
     snd_attn a = plain_attention(s);
     snd_id from, q, k, v, table = 0, qr = 0, r = 0;
@@ -193,7 +224,12 @@ static sonde_status attention(const sub *s, snd_id u, snd_id *out) {
     SND_TRY(norm(s, "k_norm", &k));
     SND_TRY(norm(s, "v_norm", &v));
     SND_TRY(value_residual(s, &v));
-    if (s->a->which == 'A') SND_TRY(positions(s, &a, &q, &k, &table, &qr, &r));
+    if (s->a->which == 'C') {
+        SND_TRY(of_memory(s, &k, &v));
+    } else {
+        SND_TRY(positions(s, &a, &q, &k, &table, &qr, &r));
+        SND_TRY(append(s, &a, &k, &v));
+    }
     snd_id x = snd_g_attention(s->m->g, &a, q, k, v, table, qr, r);
     SND_TRY(head_gain(s, &x));
     SND_TRY(inner_norm(s, &x));

@@ -1,5 +1,5 @@
 // Attention, its backward, and statistics of its weights (ops.h has the formulas; kernels/attention.inc the loops).
-//   attention        in: q, k, v, table, qr, r.                    out: out, lse [B, heads, Tq] f64, of the true scores
+//   attention        in: q, k, v, table, qr, r, positions or none. out: out, lse [B, heads, Tq] f64, of the true scores
 //   attention_bwd    in: dy, q, k, v, table, qr, r, out, lse.      out: the wanted ones of dq, dk, dv, dtable, dqr, dr
 //   attention_stats  in: q, k, v, table, qr, r.                    out: [SND_AS_COUNT] f64
 //   i = heads, kv_heads, causal, window, past, bias, max_distance, wanted (backward);  f = scale, softcap
@@ -15,6 +15,13 @@
 enum { I_HEADS, I_KV_HEADS, I_CAUSAL, I_WINDOW, I_PAST, I_BIAS, I_MAX_DISTANCE, I_WANTED };
 enum { F_SCALE, F_SOFTCAP };
 enum { Q, K, V, TABLE, QR, R, OPERANDS }; // inputs; backward has dy in front, out and lse behind
+enum { POSITIONS = OPERANDS };            // forward alone, where there are any
+
+// Where the first query stands.
+static int64_t past_of(const snd_oprun *r) {
+    const bool given = r->n->op == SND_OP_ATTENTION && r->n->n_in > POSITIONS;
+    return given ? *(const int64_t *)snd_in(r, POSITIONS)->p : r->n->attr.i[I_PAST];
+}
 
 static bool biased(const snd_attr *a) {
     return a->i[I_BIAS] == SND_ATTN_ALIBI || a->i[I_BIAS] == SND_ATTN_T5;
@@ -73,7 +80,8 @@ static int64_t negative_distances(const snd_attr *a, int64_t Tk) {
     return a->i[I_CAUSAL] || behind < 0 ? 0 : behind;
 }
 
-static sonde_status check_relative(const snd_graph *g, const snd_attr *a, const snd_id *in) {
+// more: rows for distances that this call does not need are fine.
+static sonde_status check_relative(const snd_graph *g, const snd_attr *a, const snd_id *in, bool more) {
     char x[160], y[160];
     const bool xl = a->i[I_BIAS] == SND_ATTN_XL;
     SND_FAIL_IF(xl != (in[QR] != 0) || xl != (in[R] != 0), SONDE_ESHAPE,
@@ -84,20 +92,32 @@ static sonde_status check_relative(const snd_graph *g, const snd_attr *a, const 
                 "relative queries of shape %s, queries of shape %s, must be the same", snd_shape_text(qr, x),
                 snd_shape_text(q, y));
     const int64_t rows = a->i[I_PAST] + q.dim[1] + negative_distances(a, snd_shape_of(g, in[K]).dim[1]);
-    SND_FAIL_IF(r.nd != 2 || r.dim[0] != rows || r.dim[1] != q.dim[2], SONDE_ESHAPE,
+    SND_FAIL_IF(r.nd != 2 || (more ? r.dim[0] < rows : r.dim[0] != rows) || r.dim[1] != q.dim[2], SONDE_ESHAPE,
                 "relative keys of shape %s, must be [%d, %d]", snd_shape_text(r, x), (int)rows, (int)q.dim[2]);
     return SONDE_OK;
 }
 
-static sonde_status check(const snd_graph *g, const snd_attr *a, const snd_id *in) {
+static sonde_status check_positions(const snd_graph *g, const snd_attr *a, const snd_id *in) {
+    char x[160];
+    const snd_shape p = snd_shape_of(g, in[POSITIONS]);
+    const int64_t T = snd_shape_of(g, in[Q]).dim[1];
+    SND_FAIL_IF(p.nd != 1 || p.dim[0] != T || snd_g_value(g, in[POSITIONS])->dtype != SND_I64, SONDE_ESHAPE,
+                "positions of shape %s, must be i64 [%d]", snd_shape_text(p, x), (int)T);
+    SND_FAIL_IF(!a->i[I_CAUSAL], SONDE_EUNSUPPORTED, "positions that are values are for causal attention");
+    return SONDE_OK;
+}
+
+static sonde_status check(const snd_graph *g, const snd_attr *a, const snd_id *in, bool more) {
     SND_TRY(check_numbers(a));
     SND_TRY(check_operands(g, a, in));
     SND_TRY(check_table(g, a, in));
-    return check_relative(g, a, in);
+    return check_relative(g, a, in, more);
 }
 
 static sonde_status forward_shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_dtype *dtype) {
-    SND_TRY(check(g, &n->attr, n->in));
+    const bool placed = n->n_in > POSITIONS;
+    SND_TRY(check(g, &n->attr, n->in, placed));
+    if (placed) SND_TRY(check_positions(g, &n->attr, n->in));
     const snd_shape q = snd_shape_of(g, n->in[Q]);
     out[0] = q;
     out[1] = SND_SHAPE(q.dim[0], n->attr.i[I_HEADS], q.dim[1]);
@@ -143,19 +163,34 @@ static room room_for(const snd_graph *g, const snd_attr *a, const snd_id *in, bo
     return m;
 }
 
-// Distances run from past - (Tk - 1).
-static void fill_bias(const snd_oprun *r, int k_table, const room *m, void *bias) {
-    const snd_attr *a = &r->n->attr;
-    const int64_t heads = a->i[I_HEADS], first = a->i[I_PAST] - (m->Tk - 1);
-    const snd_rv *table = m->buckets ? snd_in(r, k_table) : NULL;
-    for (int64_t x = 0; x < m->distances; x++) {
-        const int64_t row = table ? bucket(a, m->buckets, first + x) : 0;
-        for (int64_t h = 0; h < heads; h++) {
-            const double v = table ? ldexp(snd_load(r->t, table->p, row * heads + h), table->e)
-                                   : -snd_alibi_slope(heads, h) * fabs((double)(first + x));
-            snd_store(r->t, bias, h * m->distances + x, v);
-        }
+static void fill_alibi(const snd_oprun *r, const room *m, int64_t first, int64_t from, void *bias) {
+    const int64_t heads = r->n->attr.i[I_HEADS];
+    for (int64_t h = 0; h < heads; h++) {
+        const double slope = snd_alibi_slope(heads, h);
+        for (int64_t x = from; x < m->distances; x++)
+            snd_store(r->t, bias, h * m->distances + x, -slope * fabs((double)(first + x)));
     }
+}
+
+static void fill_t5(const snd_oprun *r, const snd_rv *table, const room *m, int64_t first, int64_t from, void *bias) {
+    const int64_t heads = r->n->attr.i[I_HEADS];
+    for (int64_t x = from; x < m->distances; x++) {
+        const int64_t row = bucket(&r->n->attr, m->buckets, first + x);
+        for (int64_t h = 0; h < heads; h++)
+            snd_store(r->t, bias, h * m->distances + x, ldexp(snd_load(r->t, table->p, row * heads + h), table->e));
+    }
+}
+
+// Distances run from past - (Tk - 1). Queries that continue a sequence have most of a buffer's rows behind them: what lies
+// more than a tile behind the first one is never looked at.
+static void fill_bias(const snd_oprun *r, int k_table, const room *m, void *bias) {
+    enum { TILE = SND_ATTN_Q + SND_ATTN_K };
+    const int64_t first = past_of(r) - (m->Tk - 1);
+    const int64_t from = r->n->attr.i[I_CAUSAL] && first < -TILE ? -TILE - first : 0;
+    if (m->buckets)
+        fill_t5(r, snd_in(r, k_table), m, first, from, bias);
+    else
+        fill_alibi(r, m, first, from, bias);
 }
 
 // ---- operands and exponents -----------------------------------------------------------------------------------------
@@ -196,7 +231,7 @@ static snd_kattn operands(const snd_oprun *r, int q, const void *bias, exponents
                    .heads = a->i[I_HEADS],
                    .kv_heads = a->i[I_KV_HEADS],
                    .hd = sq.dim[2] / a->i[I_HEADS],
-                   .past = a->i[I_PAST] + shift,
+                   .past = past_of(r) + shift,
                    .front = (a->i[I_CAUSAL] ? 0 : reach) - shift,
                    .back = reach + shift,
                    .softcap = a->f[F_SOFTCAP],
@@ -261,6 +296,10 @@ static void forward_run(snd_oprun *r) {
 
 static void forward_grad(snd_graph *g, const snd_node *n, const snd_id *dout, const bool *need, snd_id *din) {
     if (!dout[0]) return;
+    if (n->n_in > POSITIONS) {
+        snd_g_fail(g, SONDE_EUNSUPPORTED, "attention: no derivative at positions that are values");
+        return;
+    }
     snd_id in[OPERANDS + 3] = {dout[0]}, out[SND_MAX_OUT];
     snd_attr a = n->attr;
     for (int k = 0; k < OPERANDS; k++) {
@@ -360,7 +399,8 @@ snd_id snd_g_attention(snd_graph *g, const snd_attn *a, snd_id q, snd_id k, snd_
                        snd_id r) {
     if (!q || !k || !v) return 0;
     const snd_attr attr = attributes(a);
-    return snd_g_op(g, SND_OP_ATTENTION, (snd_id[]){q, k, v, table, qr, r}, OPERANDS, &attr, NULL);
+    const int n_in = a->positions ? OPERANDS + 1 : OPERANDS;
+    return snd_g_op(g, SND_OP_ATTENTION, (snd_id[]){q, k, v, table, qr, r, a->positions}, n_in, &attr, NULL);
 }
 
 // ---- backward -------------------------------------------------------------------------------------------------------
@@ -468,7 +508,7 @@ const snd_op_info snd_op_attention_bwd = {.name = "attention_bwd",
 // ---- statistics -----------------------------------------------------------------------------------------------------
 
 static sonde_status stats_shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_dtype *dtype) {
-    SND_TRY(check(g, &n->attr, n->in));
+    SND_TRY(check(g, &n->attr, n->in, false));
     *out = SND_SHAPE(SND_AS_COUNT);
     dtype[0] = SND_F64;
     return SONDE_OK;

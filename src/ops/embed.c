@@ -1,6 +1,6 @@
 // Rows of a table by token, and the fixed positions.
 //   embed      in table [V, d], tokens (I64) [..] -> [.., d].   dtable[v] = sum of dy over the places of token v
-//   sinusoid   no input -> [rows, d].  i[0] = rows, i[1] = d, i[2] = first position, i[3] = halves
+//   sinusoid   in positions (I64 [rows]) or none -> [rows, d].  i[0] = rows, i[1] = d, i[2] = first position, i[3] = halves
 // embed keeps the table's exponent; its gradient has that of dy. embed_bwd: in dy, tokens; i[0] = V.
 // A table that is a parameter need not be in memory: rows are read where tokens want them. Statistics of its gradient
 // come from the rows that tokens touch; the others are zero.
@@ -178,13 +178,14 @@ static sonde_status sinusoid_shape(const snd_graph *g, snd_node *n, snd_shape *o
 
 static void sinusoid_run(snd_oprun *r) {
     const int64_t *a = r->n->attr.i, rows = a[0], d = a[1], half = d / 2;
+    const int64_t first = r->n->n_in ? *(const int64_t *)snd_in(r, 0)->p : a[2];
     void *y = snd_out(r, 0)->p;
     for (int64_t j = 0; j < d; j++) {
         const int64_t pair = a[3] ? j % half : j / 2;
         const bool sine = a[3] ? j < half : j % 2 == 0;
         const double rate = pow(10000, -2 * (double)pair / (double)d);
         for (int64_t p = 0; p < rows; p++) {
-            const double angle = (double)(a[2] + p) * rate;
+            const double angle = (double)(first + p) * rate;
             snd_store(r->t, y, p * d + j, sine ? sin(angle) : cos(angle));
         }
     }
@@ -197,4 +198,10 @@ const snd_op_info snd_op_sinusoid = {
 snd_id snd_g_sinusoid(snd_graph *g, int64_t rows, int64_t d, int64_t first, bool halves) {
     const snd_attr a = {.i = {rows, d, first, halves}};
     return snd_g_op(g, SND_OP_SINUSOID, NULL, 0, &a, NULL);
+}
+
+snd_id snd_g_sinusoid_at(snd_graph *g, snd_id positions, int64_t d, bool halves) {
+    if (!positions) return 0;
+    const snd_attr a = {.i = {snd_shape_of(g, positions).dim[0], d, 0, halves}};
+    return snd_g_op(g, SND_OP_SINUSOID, &positions, 1, &a, NULL);
 }

@@ -50,6 +50,16 @@ snd_id snd_g_embed(snd_graph *g, snd_id table, snd_id tokens);
 /// sin(p 10000^(-2i/d)), feature 2i+1 the cosine; halves: all sines, then all cosines (Transformer-XL).
 snd_id snd_g_sinusoid(snd_graph *g, int64_t rows, int64_t d, int64_t first, bool halves);
 
+// Tokens that continue a sequence: their places come as a value, positions (I64 [T]: p, p+1, .. p+T-1), known when the graph
+// runs. No derivative leads through what reads them.
+/// Sines and cosines of these positions -> [T, d].
+snd_id snd_g_sinusoid_at(snd_graph *g, snd_id positions, int64_t d, bool halves);
+/// Writes x [B, T, D] into rows p .. p+T-1 of every example of the buffer [B, C, D], which holds the rows before; the result
+/// is the buffer as it then stands, for attention (snd_attn.positions). p + T <= C. p = 0 begins anew. What is not finite
+/// stays as it is; numbers of far exponents share the larger one.
+/// errors  ESHAPE
+snd_id snd_g_append(snd_graph *g, snd_id buffer, snd_id x, snd_id positions);
+
 // ---- elementwise ----------------------------------------------------------------------------------------------------
 snd_id snd_g_lin(snd_graph *g, double a, snd_id x, double b, snd_id y);    ///< a x + b y
 snd_id snd_g_affine(snd_graph *g, double a, snd_id x, double b);           ///< a x + b
@@ -96,6 +106,8 @@ typedef struct snd_attn {                ///< what attention does besides q, k, 
     int64_t past;                        ///< keys that stand before the first query; a query's index counts from there
     snd_attn_bias bias;                  ///< after softcap; ALIBI: -m_h |query - key|, m_h as in docs/formulas.md
     int64_t max_distance;                ///< T5; the table's rows are the buckets, causal picks the decoder's
+    snd_id positions;                    ///< of the queries (I64 [Tq]), in place of `past`: keys behind the last one are
+                                         ///< not read; causal only. 0: none
 } snd_attn;
 /// ALiBi's m_h = 2^(-8(h+1)/heads), heads a power of two; else those of the power p below, then every second one of 2p.
 double snd_alibi_slope(int64_t heads, int64_t h);
@@ -103,7 +115,7 @@ double snd_alibi_slope(int64_t heads, int64_t h);
 int64_t snd_t5_bucket(int64_t buckets, int64_t max_distance, bool causal, int64_t distance);
 /// Softmax over keys of the masked scores, times v: q [B, Tq, heads*hd], k, v [B, Tk, kv_heads*hd] -> [B, Tq, heads*hd].
 /// table: T5, [buckets, heads], else 0.  XL: scores (q.k + qr.r_(i-j)) scale with qr [B, Tq, heads*hd] (u is in q, v in
-/// qr) and r [past + Tq, heads*hd], row = distance from query to key; not causal: r [Tq + Tk - 1, heads*hd], which begins
+/// qr) and r [past + Tq, heads*hd] (more rows with positions), row = distance from query to key; not causal: r [Tq + Tk - 1, heads*hd], which begins
 /// with the smallest distance, past - (Tk - 1); else 0.
 /// numerics  online softmax over tiles of keys in the graph's type, row sums in double; scores in true value whatever the
 ///           operands' exponents; memory is O(T). Bits do not depend on the thread count. A NaN or Inf reaches exactly
@@ -114,8 +126,10 @@ int64_t snd_t5_bucket(int64_t buckets, int64_t max_distance, bool causal, int64_
 ///           Raffel et al. 2020; XL: Dai et al. 2019, 3.3
 snd_id snd_g_attention(snd_graph *g, const snd_attn *a, snd_id q, snd_id k, snd_id v, snd_id table, snd_id qr, snd_id r);
 /// Rotates pairs of each head's first `rotated` features of x [B, T, heads*hd]: position past + t, pair i by the angle
-/// position * theta^(-2i / rotated); pairs (i, i + rotated/2), or (2i, 2i + 1) when interleaved. Su et al. 2021.
-snd_id snd_g_rope(snd_graph *g, snd_id x, int64_t heads, int64_t rotated, bool interleaved, double theta, int64_t past);
+/// position * theta^(-2i / rotated); pairs (i, i + rotated/2), or (2i, 2i + 1) when interleaved. positions: in place of
+/// past + t, or 0. Su et al. 2021.
+snd_id snd_g_rope(snd_graph *g, snd_id x, int64_t heads, int64_t rotated, bool interleaved, double theta, int64_t past,
+                  snd_id positions);
 enum { SND_AS_ENTROPY, SND_AS_MAXLOGIT, SND_AS_SHARE, SND_AS_COUNT };
 /// Measured, not differentiated, [SND_AS_COUNT] f64: mean entropy (nats) of the attention rows; largest score after
 /// softcap and bias; mean of entropy / log(keys the row reads) over rows that read more than one. NaN stays NaN.

@@ -14,7 +14,7 @@ typedef struct snd_builder {
     snd_seq seq;               // what its sublayers share
     snd_id cond;               // c as the formula reads it
     bool silent;               // names nothing: an encoder that `memory` replaces
-    int64_t cap_taps, cap_calls, cap_exits, cap_inputs;
+    int64_t cap_taps, cap_calls, cap_exits, cap_inputs, cap_buffers, cap_fixed;
     snd_id x_before;           // the stream before the statement that runs
 } snd_builder;
 

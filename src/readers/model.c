@@ -92,8 +92,18 @@ static sonde_status add_loss(snd_builder *b, snd_exit *e) {
     return SONDE_OK;
 }
 
+// [B, T, d] -> [B, 1, d]
+static snd_id last_token(snd_graph *g, snd_id x) {
+    if (!x) return 0;
+    const snd_shape s = snd_shape_of(g, x);
+    const int64_t B = s.dim[0], T = s.dim[1], d = s.dim[2];
+    const snd_id flat = snd_g_reshape(g, x, SND_SHAPE(B, T * d));
+    return snd_g_reshape(g, snd_g_slice(g, flat, (T - 1) * d, d), SND_SHAPE(B, 1, d));
+}
+
 static sonde_status finish(snd_builder *b, int layers, snd_id out_x) {
     snd_model *m = b->m;
+    if (b->o->last) out_x = last_token(b->nn.g, out_x);
     snd_exit e = {.layers = layers, .out_x = out_x};
     SND_TRY(head(b, out_x, &e.logits));
     SND_TRY(snd_b_check(b, "head"));
@@ -138,6 +148,10 @@ static sonde_status last_stack(snd_builder *b, snd_id x) {
     return b->o->n_exits ? SONDE_OK : finish(b, b->stack.L, out_x);
 }
 
+static int64_t at_least_one(int64_t n) {
+    return n > 0 ? n : 1;
+}
+
 // ---- transformers -----------------------------------------------------------------------------------------------------------
 
 // The memory of the segment before, of a sublayer that was said to have one.
@@ -163,11 +177,60 @@ static sonde_status every_past_is_read(const snd_builder *b) {
     return SONDE_OK;
 }
 
+// ---- sequences that go on ---------------------------------------------------------------------------------------------------
+
+static sonde_status add_buffer(snd_builder *b, const char *site, const char *what, snd_shape s, snd_id *out) {
+    snd_model *m = b->m;
+    const char *name = snd_arena_printf(b->arena, "%s.%s", site, what);
+    if (!name) return SONDE_ENOMEM;
+    SND_TRY(snd_b_room(b->arena, (void **)&m->buffers, &b->cap_buffers, m->n_buffers, sizeof *m->buffers));
+    *out = snd_g_buffer(b->nn.g, snd_arena_printf(b->arena, "buffer.%s", name), s);
+    m->buffers[m->n_buffers++] = (snd_tap){name, *out};
+    return snd_b_check(b, name);
+}
+
+static sonde_status on_append(void *ctx, const char *site, const char *what, snd_id x, snd_id *all) {
+    snd_builder *b = ctx;
+    snd_id buffer;
+    const int64_t features = snd_shape_of(b->nn.g, x).dim[2];
+    SND_TRY(add_buffer(b, site, what, SND_SHAPE(b->m->rows, b->o->capacity, features), &buffer));
+    *all = snd_g_append(b->nn.g, buffer, x, b->m->positions);
+    return snd_b_check(b, site);
+}
+
+static sonde_status on_known(void *ctx, const char *site, const char *what, int64_t features, snd_id *out) {
+    snd_builder *b = ctx;
+    const bool relative = !strcmp(what, "r");
+    const snd_shape s = relative ? SND_SHAPE(b->o->capacity, features)
+                                 : SND_SHAPE(b->m->rows, at_least_one(b->o->src_tokens), features);
+    return add_buffer(b, site, what, s, out);
+}
+
+static sonde_status on_fixed(void *ctx, const char *site, const char *what, snd_id x) {
+    snd_builder *b = ctx;
+    if (b->silent) return SONDE_OK;
+    const char *name = snd_arena_printf(b->arena, "%s.%s", site, what);
+    if (!name) return SONDE_ENOMEM;
+    SND_TRY(snd_b_room(b->arena, (void **)&b->m->fixed, &b->cap_fixed, b->m->n_fixed, sizeof *b->m->fixed));
+    b->m->fixed[b->m->n_fixed++] = (snd_tap){name, x};
+    return SONDE_OK;
+}
+
+static sonde_status begin_positions(snd_builder *b, const snd_stack *last) {
+    const snd_spec *s = b->m->spec;
+    SND_FAIL_IF(!snd_nn_causal(s, last), SONDE_EUNSUPPORTED,
+                "arch %s: a sequence can go on only where no token reads those behind it", snd_arch_name(s->arch));
+    SND_TRY(snd_b_input(b, "positions", SND_SHAPE(b->m->tokens), SND_I64, &b->m->positions));
+    b->nn.positions = b->m->positions;
+    return SONDE_OK;
+}
+
 // Learned tables of a stack are made here, before anything asks for them: all of them belong to the spec.
 static sonde_status enter_stack(snd_builder *b, const snd_stack *t, snd_id memory) {
     b->stack = *t;
     b->nn.layer = -1;
-    b->seq = (snd_seq){.memory = memory, .past = on_past, .ctx = b};
+    b->seq = (snd_seq){
+        .memory = memory, .past = on_past, .append = on_append, .known = on_known, .fixed = on_fixed, .ctx = b};
     snd_id unused;
     SND_TRY(snd_transformer_table(&b->nn, SND_OUTER_POSITION, &unused));
     return snd_transformer_table(&b->nn, SND_OUTER_RELATIVE, &b->seq.relative);
@@ -190,12 +253,8 @@ static snd_feed feed_of(const snd_spec *s, snd_feed said) {
     return said ? said : s->vocab > 0 ? SND_FEED_TOKENS : SND_FEED_STREAM;
 }
 
-static int64_t at_least_one(int64_t n) {
-    return n > 0 ? n : 1;
-}
-
 static sonde_status encoder(snd_builder *b, const snd_stack *t, snd_id *memory) {
-    const snd_feed f = feed_of(b->m->spec, b->o->src_feed);
+    const snd_feed f = b->o->capacity ? SND_FEED_MEMORY : feed_of(b->m->spec, b->o->src_feed);
     const int64_t T = at_least_one(b->o->src_tokens);
     snd_id input, x;
     SND_TRY(enter_stack(b, t, 0));
@@ -218,6 +277,7 @@ static sonde_status transformer(snd_builder *b, const snd_stack *stacks, int n) 
     SND_TRY(snd_transformer_table(&b->nn, SND_OUTER_TOKEN, &table)); // by the rules of the last stack
     if (n == 2) SND_TRY(encoder(b, &stacks[0], &memory));
     SND_TRY(enter_stack(b, last, memory));
+    if (b->o->capacity) SND_TRY(begin_positions(b, last));
     SND_TRY(feed(b, feed_of(m->spec, b->o->feed), m->tokens, "tokens", "x", &m->input, &x));
     SND_TRY(last_stack(b, x));
     return every_past_is_read(b);
@@ -266,6 +326,8 @@ sonde_status snd_model_build(snd_arena *a, const snd_spec *spec, const snd_build
     for (int i = 0; i < n; i++)
         SND_TRY(check_formula(a, spec, o, &stacks[i])); // a formula's own errors come before those of the inputs
     b.stack = stacks[n - 1];
+    SND_FAIL_IF(o->capacity && spec->family != SND_FAM_TRANSFORMER, SONDE_EUNSUPPORTED,
+                "family %s: only the sequences of a transformer can go on", snd_family_name(spec->family));
     SND_TRY(spec->family == SND_FAM_MLP       ? mlp(&b)
             : spec->family == SND_FAM_CONVNET ? convnet(&b)
                                               : transformer(&b, stacks, n));

@@ -34,6 +34,11 @@ typedef struct snd_model {
     snd_id in_x;                       // "in.x" of the decoder or only stack
     snd_id out_x, logits, loss;        // of the deepest exit; 0: none. Logits are [B, outputs], or [B, T, vocab]
     snd_exit *exits; int n_exits;
+    // Of a model of continuing tokens (snd_build.capacity): where they stand (I64 [T]: p, p+1, ..); the buffers it wants bound:
+    // "layers.3.A.k" and ".v" [B, capacity, features], which its runs fill, and those of `fixed` in the model that computes them.
+    snd_id positions;
+    snd_tap *buffers; int n_buffers;
+    snd_tap *fixed; int n_fixed;       // what no token of the decoder changes: "decoder.layers.3.C.k", ".v"; xl: "layers.3.A.r"
     snd_tap *taps; int n_taps;         // every value with a name, in running order
     snd_call *calls; int n_calls;
     int n_sublayers;                   // S of the decoder or only stack
@@ -49,6 +54,8 @@ typedef struct snd_build {
     int64_t tokens, src_tokens;        // length of the (decoder's) sequence; of the encoder's sequence or of the memory
     snd_feed feed, src_feed;           // of the decoder or only stack; of the encoder
     const snd_past *past; int n_past;
+    int64_t capacity;                  // > 0: the tokens continue sequences of up to so many (decoders); an encoder is not run
+    bool last;                         // out.x and logits of each example's last token alone: [B, 1, ..]
     bool eval;                         // batch norm by running statistics
     bool integrate;                    // Gaussian maps integrated out
     bool with_cond;                    // the input "cond" even where the wiring never reads c
@@ -58,7 +65,7 @@ typedef struct snd_build {
 
 /// Builds the graph of a spec. All parameters of the spec are in it, those that the inputs leave unused
 /// too. Errors carry the formula's place; SONDE_EINPUT: more tokens than learned positions, targets without logits, a past
-/// that no sublayer reads.
+/// that no sublayer reads; SONDE_EUNSUPPORTED: a capacity where tokens read those behind them (encoders, the mlp family).
 sonde_status snd_model_build(snd_arena *a, const snd_spec *spec, const snd_build *o, snd_model **out) SONDE_MUST_CHECK;
 snd_id snd_model_tap(const snd_model *m, const char *name);    // 0: no such value
 snd_id snd_model_input(const snd_model *m, const char *name);  // 0: no such input
