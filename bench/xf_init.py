@@ -1,23 +1,37 @@
 #!/usr/bin/env python3
-"""Transformers at their start against reference values: for every model of a table, `sonde measure` of each seed, and per
-layer and quantity the difference of the means, |d| <= 4 sd sqrt(1/n_reference + 1/n).
+"""Transformers at their start against reference values: for every model of a table and per layer and quantity the difference
+of the means over seeds, |d| <= 4 sd sqrt(1/n_reference + 1/n).
 
 The table is CSV with the columns d, init, variant, L, quantity, layer, mean, sd, seeds: a causal decoder of d/64 heads,
 vocabulary 512, learned positions, no biases, batch 4 x 64 of uniform tokens, cross-entropy. Gradient norms are
 Frobenius norms, of the mean loss or of the loss of one sequence's last token ("oneposition"). Stream gradients are RMS,
-times B*T: of the mean loss at layer 0 (which makes it that of the summed loss), above of the last token's loss, to judge
-by the numbers: their name in the table says the summed loss, whose gradient is 16 times smaller there.
+times B*T: of the mean loss at layer 0 (which makes it that of the summed loss), above of mean loss plus last token's loss,
+which is what their makers' two backward passes left in one buffer: their name in the table says the summed loss, whose
+gradient is 16 times smaller there.
 
-usage: xf_init.py path/to/sonde table.csv [--seeds 5] [--only d,init,variant,L] [--list] [--share 0.99]"""
+Seeds are sonde's own, by `sonde measure`, or with --draws reference the very weights and tokens of the table's makers, by
+`sonde run` (numpy needed): then every row has to come out, to 1e-4 of the mean or 0.02 sd. --control does both and says
+what the criterion leaves outside by chance: all ten or more values of a row are one population under the hypothesis that
+the programs agree, so any five of them might have been the reference. Nets share matrices across models (a seed draws the
+same numbers), in the table and here, so rows are far from independent; the same five are therefore chosen for all rows.
+
+usage: xf_init.py path/to/sonde table.csv [--seeds 5] [--first 0] [--draws own|reference] [--control] [--cache FOLDER]
+                  [--only d,init,variant,L] [--list] [--share 0.99]"""
 import argparse
 import collections
 import csv
+import itertools
 import json
 import math
+import os
+import random
+import statistics
 import subprocess
 import sys
+import tempfile
 
 B, T, V = 4, 64, 512
+REFERENCE_SEEDS = 5
 MATRICES = {"q": ("A.q", 1), "v": ("A.v", 1), "o": ("A.o", 1), "w1": ("M.up", 4), "w2": ("M.down", 4)}
 WIRING = {"rms": ("pre", ["norm=rms"]), "nonorm": ("residual", []), "b2t_r": ("b2t", []), "post_r": ("post", [])}
 
@@ -32,9 +46,11 @@ def keys_of(d, init, variant, layers):
             "tie=false", "bias=false", f"act={act}", f"init={rule}", *more]
 
 
-def measure(sonde, keys, seed, batch, more):
-    command = [sonde, "measure", *keys, f"--seed={seed}", "--seeds=1", f"--batch={batch}", f"--tokens={T}", "--loss",
-               "--bands=none", "--json", "--quiet", *more]
+def measure(sonde, keys, seed, position):
+    """position: the loss of one sequence's last token instead of the mean loss of a batch"""
+    more = ["--batch=1", "--last-token"] if position else [f"--batch={B}"]
+    command = [sonde, "measure", *keys, f"--seed={seed}", "--seeds=1", f"--tokens={T}", "--loss", "--bands=none", "--json",
+               "--quiet", "--threads=1", *more]
     return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
 
 
@@ -47,43 +63,137 @@ def number(entry, metric):
     return entry.get(metric, entry.get("metrics", {}).get(metric))
 
 
-def quantities(record, layers, d, position):
-    """-> {(quantity, layer): value} of one seed"""
-    out = {}
-    params = {p["name"]: p for p in record["params"]}
-    kind = "oneposition" if position else "meanloss"
-    for l in range(layers):
-        for short, (name, wide) in MATRICES.items():
-            rms = number(params[f"layers.{l}.{name}.weight"], "wgrms")
-            out[f"gradnorm_{short}_{kind}", l + 1] = rms * d * math.sqrt(wide)
-    values = {v["name"]: v for v in record["values"]}
-    if position:  # RMS over a batch of B sequences of which one has a loss, times B*T
-        for l in range(layers):
-            out["stream_grad_rms_sumloss", l + 1] = number(values[f"layers.{l}.x"], "grms") * math.sqrt(1 / B) * B * T
-        return out
-    out["loss", 0] = number(values["loss"], "mean")
-    for l in range(layers + 1):
-        x = values[f"layers.{l - 1}.x" if l else "in.x"]
-        for quantity, metric in (("stream_variance", "var"), ("stream_second_moment", "q"), ("token_cosine", "tokcos"),
-                                 ("token_pearson", "tokpearson"), ("adjacent_cosine", "adjcos")):
-            if number(x, metric) is not None:
-                out[quantity, l] = number(x, metric)
-        if l == 0:
-            out["stream_grad_rms_sumloss", l] = number(x, "grms") * B * T
+def own_draws(sonde, model, seed):
+    """-> {(quantity, layer): value} of one of sonde's own seeds"""
+    d, _, _, layers = model
+    out, grads = {}, {}
+    names = ["in.x"] + [f"layers.{l}.x" for l in range(layers)]
+    for kind, rows in (("meanloss", B * T), ("oneposition", T)):
+        record = measure(sonde, keys_of(*model), seed, kind == "oneposition")
+        params = {p["name"]: p for p in record["params"]}
+        values = {v["name"]: v for v in record["values"]}
+        for l, (short, (name, wide)) in itertools.product(range(layers), MATRICES.items()):
+            out[f"gradnorm_{short}_{kind}", l + 1] = number(params[f"layers.{l}.{name}.weight"], "wgrms") * d * math.sqrt(wide)
+        # RMS over B*T rows, of which the other sequences' are 0 when one has a loss
+        grads[kind] = [number(values[x], "grms") * math.sqrt(rows / (B * T)) * B * T for x in names]
+        if kind == "oneposition":
+            break
+        out["loss", 0] = number(values["loss"], "mean")
+        for l, x in enumerate(names):
+            for quantity, metric in (("stream_variance", "var"), ("stream_second_moment", "q"), ("token_cosine", "tokcos"),
+                                     ("token_pearson", "tokpearson"), ("adjacent_cosine", "adjcos")):
+                if number(values[x], metric) is not None:
+                    out[quantity, l] = number(values[x], metric)
+    for l, (mean, last) in enumerate(zip(grads["meanloss"], grads["oneposition"])):
+        # of the sum; the last token's loss is one of the B*T of the mean, the others' gradients are orthogonal on average
+        out["stream_grad_rms_sumloss", l] = math.sqrt(last ** 2 * (1 + 2 / (B * T)) + mean ** 2) if l else mean
     return out
 
 
-def means(sonde, model, seeds):
-    d, init, variant, layers = model
-    keys = keys_of(*model)
-    all_seeds = collections.defaultdict(list)
-    for seed in range(seeds):
-        for position in (False, True):
-            more = ["--last-token"] if position else []
-            record = measure(sonde, keys, seed, 1 if position else B, more)
-            for key, value in quantities(record, layers, d, position).items():
-                all_seeds[key].append(value)
-    return {key: sum(v) / len(v) for key, v in all_seeds.items()}
+def reference_draws(sonde, model, seed):
+    import xf_draws
+    with tempfile.TemporaryDirectory() as folder:
+        return xf_draws.quantities(sonde, keys_of(*model), seed, model[3], (B, T), V, folder)
+
+
+DRAWS = {"own": own_draws, "reference": reference_draws}
+
+
+def seed_values(a, draws, model, seed):
+    """One seed's quantities; from --cache if they are there"""
+    path = a.cache and os.path.join(a.cache, draws, "-".join(map(str, model)), f"{seed}.json")
+    if path and os.path.exists(path):
+        with open(path) as f:
+            return {(q, l): v for q, l, v in json.load(f)}
+    values = DRAWS[draws](a.sonde, model, seed)
+    if path:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(f"{path}.{os.getpid()}", "w") as f:
+            json.dump([(q, l, v) for (q, l), v in values.items()], f)
+        os.rename(f.name, path)
+    return values
+
+
+def allowed(sd, n_reference, n, mean):
+    # the table's numbers are rounded, and where a number is fixed by a norm its spread is rounding alone
+    return 4 * sd * math.sqrt(1 / n_reference + 1 / n) + 1e-5 * abs(mean)
+
+
+def agrees(row, values):
+    """The criterion, on one row of the table"""
+    want = float(row["mean"])
+    return abs(statistics.fmean(values) - want) <= allowed(float(row["sd"]), int(row["seeds"]), len(values), want)
+
+
+def equals(row, values):
+    """The same numbers through another program: all but rounding"""
+    want, sd = float(row["mean"]), float(row["sd"])
+    return abs(statistics.fmean(values) - want) <= max(1e-4 * abs(want), 0.02 * sd)
+
+
+def splits_of(n):
+    """Ways to choose the reference's five among n seeds, its own first; 2000 at most"""
+    splits = list(itertools.combinations(range(n), REFERENCE_SEEDS))
+    return splits if len(splits) <= 2000 else splits[:1] + random.Random(0).sample(splits[1:], 1999)
+
+
+def outside_by_chance(populations):
+    """populations: per row the values of all seeds. -> per split, how many rows the criterion leaves outside"""
+    import numpy as np
+    x = np.array(populations)
+    counts = []
+    for chosen in splits_of(x.shape[1]):
+        five, others = x[:, chosen], np.delete(x, chosen, 1)
+        with np.errstate(invalid="ignore", over="ignore"):
+            bound = allowed(five.std(1, ddof=1), REFERENCE_SEEDS, others.shape[1], five.mean(1))
+            counts.append(int((~(abs(others.mean(1) - five.mean(1)) <= bound)).sum()))
+    return counts
+
+
+def read_table(path, only):
+    """-> {model: its rows with finite numbers}"""
+    table = collections.defaultdict(list)
+    with open(path, newline="") as f:
+        for r in csv.DictReader(f):
+            model = int(r["d"]), r["init"], r["variant"], int(r["L"])
+            if ",".join(map(str, model)).startswith(only) and math.isfinite(float(r["mean"])) and math.isfinite(float(r["sd"])):
+                table[model].append(r)
+    return table
+
+
+def measure_all(a, draws, seeds, models):
+    """-> {model: per seed {(quantity, layer): value}}; seed after seed, so that an interrupted --cache is even"""
+    got = collections.defaultdict(list)
+    for seed, model in itertools.product(seeds, models):
+        got[model].append(seed_values(a, draws, model, seed))
+    return got
+
+
+def row_values(row, seeds):
+    return [values.get((row["quantity"], int(row["layer"])), math.nan) for values in seeds]
+
+
+class Result:
+    """Of some models: rows, those outside, and with --control those outside by chance per split"""
+
+    def __init__(self):
+        self.rows, self.outside, self.unequal, self.chance = 0, 0, 0, None
+
+    def add(self, rows, outside, unequal, chance):
+        self.rows += rows
+        self.outside += outside
+        self.unequal += unequal
+        self.chance = [x + y for x, y in zip(self.chance or [0] * len(chance), chance)]
+
+    def columns(self):
+        share = f"{self.rows} | {self.outside} | {100 * self.outside / self.rows:.2f} %"
+        if not self.chance:
+            return share
+        ordered = sorted(self.chance)
+        among = [100 * ordered[round(q * (len(ordered) - 1))] / self.rows for q in (0.5, 0.95)]
+        mean = 100 * statistics.fmean(ordered) / self.rows
+        p = sum(c >= self.outside for c in ordered) / len(ordered)
+        return f"{share} | {mean:.2f} % | {among[0]:.2f}, {among[1]:.2f} % | {p:.2f} | {self.unequal}"
 
 
 def main():
@@ -91,41 +201,37 @@ def main():
     p.add_argument("sonde")
     p.add_argument("table")
     p.add_argument("--seeds", type=int, default=5)
-    p.add_argument("--only")
+    p.add_argument("--first", type=int, default=0, help="of sonde's own seeds")
+    p.add_argument("--draws", choices=DRAWS, default="own")
+    p.add_argument("--control", action="store_true", help="what is outside by chance; rows unequal with the reference's draws")
+    p.add_argument("--cache", help="folder that keeps every seed's values; to be emptied when sonde changed")
+    p.add_argument("--only", default="", help="models that begin so: d,init,variant,L")
     p.add_argument("--list", action="store_true", help="print every row outside")
     p.add_argument("--share", type=float, default=0.99, help="of the finite rows that have to agree")
     a = p.parse_args()
-    table = collections.defaultdict(list)
-    with open(a.table, newline="") as f:
-        for r in csv.DictReader(f):
-            table[int(r["d"]), r["init"], r["variant"], int(r["L"])].append(r)
-    total = outside = 0
+    table = read_table(a.table, a.only)
+    if not table:
+        sys.exit(f"xf_init.py: {a.table}: no model begins with '{a.only}'")
+    same = a.draws == "reference"
+    got = measure_all(a, a.draws, range(REFERENCE_SEEDS) if same else range(a.first, a.first + a.seeds), table)
+    exact = measure_all(a, "reference", range(REFERENCE_SEEDS), table) if a.control else {}
+    good = equals if same else agrees
+    results, total = collections.defaultdict(Result), Result()
     for model, rows in table.items():
-        if a.only and not ",".join(map(str, model)).startswith(a.only):
-            continue
-        got = means(a.sonde, model, a.seeds)
-        n = bad = 0
-        where = collections.Counter()
-        for r in rows:
-            want, sd = float(r["mean"]), float(r["sd"])
-            if not (math.isfinite(want) and math.isfinite(sd)):
-                continue
-            n += 1
-            value = got.get((r["quantity"], int(r["layer"])), math.nan)
-            # the table's numbers are rounded, and where a number is fixed by a norm its spread is rounding alone
-            allowed = 4 * sd * math.sqrt(1 / int(r["seeds"]) + 1 / a.seeds) + 1e-5 * abs(want)
-            if abs(value - want) <= allowed:
-                continue
-            bad += 1
-            where[r["quantity"]] += 1
-            if a.list:
-                print(f"    {r['quantity']} {r['layer']}: {value:.5g}, reference {want:.5g} sd {sd:.3g}")
-        total += n
-        outside += bad
-        print(f"{','.join(map(str, model)):24} {n:5} rows, {bad:3} outside", dict(where) if bad else "", flush=True)
-    share = 1 - outside / total if total else 0
-    print(f"{total - outside} of {total} rows agree ({100 * share:.2f} %) with {a.seeds} seeds")
-    return 0 if share >= a.share else 1
+        bad = [r for r in rows if not good(r, row_values(r, got[model]))]
+        unequal = [r for r in rows if a.control and not equals(r, row_values(r, exact[model]))]
+        chance = outside_by_chance([row_values(r, exact[model] + got[model]) for r in rows]) if a.control else []
+        for result in (results[model[:3]], total):
+            result.add(len(rows), len(bad), len(unequal), chance)
+        for r in bad if a.list else []:
+            value = statistics.fmean(row_values(r, got[model]))
+            print(f"{','.join(map(str, model))} {r['quantity']} {r['layer']}: {value:.5g}, reference {r['mean']} sd {r['sd']}")
+    more = " by chance: mean | median, 95 % | splits with as many | unequal with the same draws |" if a.control else ""
+    print(f"| d | init | variant | rows | outside | share |{more}\n|{'---|' * (10 if a.control else 6)}")
+    for model, result in results.items():
+        print(f"| {' | '.join(map(str, model))} | {result.columns()} |")
+    print(f"| | | all | {total.columns()} |")
+    return 0 if total.outside <= (1 - a.share) * total.rows else 1
 
 
 if __name__ == "__main__":
