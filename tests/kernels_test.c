@@ -250,12 +250,12 @@ static void cross_entropy(void **state) {
         arr x = arr_draw(t, R * V, 1, "logits", 4), dx = arr_make(t, R * V, 0);
         for (int64_t r = 0; r < R; r++) target[r] = r % 5 == 2 ? -100 : r * 31 % V;
         for (int64_t j = 0; j < V; j++) put(&x, V + j, at(&x, V + j) + 500);
-        const double loss = snd_k_xent_fwd(1, t, R, V, s, x.p, target, -100, lse, &used);
-        CHECK_SAME(snd_k_xent_fwd(4, t, R, V, s, x.p, target, -100, lse4, &used4), loss);
+        const double loss = snd_k_xent_fwd(1, t, R, V, s, 0, x.p, target, -100, lse, &used);
+        CHECK_SAME(snd_k_xent_fwd(4, t, R, V, s, 0, x.p, target, -100, lse4, &used4), loss);
         assert_int_equal(used, 32);
         assert_int_equal(used4, 32);
         assert_memory_equal(lse, lse4, sizeof lse);
-        snd_k_xent_bwd(3, t, R, V, s, x.p, target, -100, lse, used, 2, dx.p);
+        snd_k_xent_bwd(3, t, R, V, s, 0, x.p, target, -100, lse, used, 2, dx.p);
         for (int64_t r = 0; r < R; r++) {
             long double z = 0, m = -INFINITY;
             for (int64_t j = 0; j < V; j++) m = fmaxl(m, s * at(&x, r * V + j));
@@ -274,8 +274,8 @@ static void cross_entropy(void **state) {
     }
     int64_t none[2] = {-1, -1}, used;
     double lse[2], x[4] = {1, 2, 3, 4}, dx[4];
-    assert_true(isnan(snd_k_xent_fwd(1, SND_F64, 2, 2, 1, x, none, -1, lse, &used))); // a mean over nothing
-    snd_k_xent_bwd(1, SND_F64, 2, 2, 1, x, none, -1, lse, used, 1, dx);
+    assert_true(isnan(snd_k_xent_fwd(1, SND_F64, 2, 2, 1, 0, x, none, -1, lse, &used))); // a mean over nothing
+    snd_k_xent_bwd(1, SND_F64, 2, 2, 1, 0, x, none, -1, lse, used, 1, dx);
     for (int i = 0; i < 4; i++) CHECK_SAME(dx[i], 0);
 }
 

@@ -147,6 +147,14 @@ sonde_status snd_write_parts(const char *path, const snd_part *parts, int64_t n)
 sonde_status snd_read_file(const char *path, size_t max, char **data, size_t *n) SONDE_MUST_CHECK;
 sonde_status snd_refuse_device(const char *path) SONDE_MUST_CHECK;  ///< SONDE_EIO for a device that is no terminal
 sonde_status snd_make_dirs(const char *path) SONDE_MUST_CHECK;
+/// Waits until a file, or the entries of a folder, are on the disk.
+sonde_status snd_sync(const char *path) SONDE_MUST_CHECK;
+/// Another name, at once; what `to` named is replaced if it is a file.
+sonde_status snd_rename(const char *from, const char *to) SONDE_MUST_CHECK;
+/// A folder with the plain files in it; nothing that is not there is an error. Folders inside are refused.
+sonde_status snd_remove_folder(const char *path) SONDE_MUST_CHECK;
+/// Calls each(ctx, name) for what is in a folder, in the order of the names.
+sonde_status snd_list_folder(const char *path, void (*each)(void *ctx, const char *name), void *ctx) SONDE_MUST_CHECK;
 /// Whether files could be written into this folder (`make`: if it is made first), for asking before long work. Changes
 /// nothing.
 sonde_status snd_check_folder(const char *path, bool make) SONDE_MUST_CHECK;

@@ -6,6 +6,7 @@
 #endif
 #include "base/base.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -167,4 +168,42 @@ sonde_status snd_check_folder(const char *path, bool make) {
     if (!error && access(copy, W_OK | X_OK)) error = errno;
     snd_free(copy);
     return error ? system_error("write into folder", path, error) : SONDE_OK;
+}
+
+sonde_status snd_sync(const char *path) {
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int error = fd < 0 ? errno : fsync(fd) ? errno : 0;
+    if (fd >= 0 && close(fd) && !error) error = errno;
+    return error ? system_error("write", path, error) : SONDE_OK;
+}
+
+sonde_status snd_rename(const char *from, const char *to) {
+    return rename(from, to) ? system_error("rename to", to, errno) : SONDE_OK;
+}
+
+static int not_a_dot(const struct dirent *e) {
+    return strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
+}
+
+sonde_status snd_list_folder(const char *path, void (*each)(void *ctx, const char *name), void *ctx) {
+    struct dirent **list;
+    const int n = scandir(path, &list, not_a_dot, alphasort);
+    if (n < 0) return system_error("read folder", path, errno);
+    for (int i = 0; i < n; i++) {
+        each(ctx, list[i]->d_name);
+        free(list[i]); // allowed: scandir's own memory
+    }
+    free(list); // allowed: scandir's own memory
+    return SONDE_OK;
+}
+
+sonde_status snd_remove_folder(const char *path) {
+    DIR *dir = opendir(path);
+    if (!dir) return errno == ENOENT ? SONDE_OK : system_error("remove", path, errno);
+    int error = 0;
+    for (const struct dirent *e; (e = readdir(dir));)
+        if (not_a_dot(e) && unlinkat(dirfd(dir), e->d_name, 0) && !error) error = errno;
+    closedir(dir);
+    if (rmdir(path) && !error) error = errno;
+    return error ? system_error("remove", path, error) : SONDE_OK;
 }

@@ -67,7 +67,7 @@ static sonde_status take_value(const snd_opt_row *o, const char *attached, int a
 static sonde_status long_option(snd_cli *c, int argc, char **argv, int *i) {
     const char *name = argv[*i] + 2, *eq = strchr(name, '=');
     const size_t n = eq ? (size_t)(eq - name) : strlen(name);
-    const snd_opt_row *o = snd_opt_find(name, n);
+    const snd_opt_row *o = snd_opt_find(c->verb, name, n);
     if (!o) {
         const char *copy = snd_arena_strn(c->arena, name, n);
         return copy ? unknown_option(c, copy) : SONDE_ENOMEM;
@@ -112,7 +112,7 @@ static sonde_status check_setting(snd_cli *c, const char *word) {
                 word, c->spec_word);
     const size_t n = (size_t)(eq - word);
     if (snd_opt_is_key(word, n)) return SONDE_OK;
-    const snd_opt_row *o = snd_opt_find(word, n);
+    const snd_opt_row *o = snd_opt_find(c->verb, word, n);
     SND_FAIL_IF(o && snd_opt_applies(o, c->verb->name), SONDE_EUSAGE, "%s is an option; write --%s=%s", o->name,
                 o->name, eq + 1);
     const char *key = snd_arena_strn(c->arena, word, n), *near = key ? snd_opt_key_nearest(key) : NULL;
@@ -148,8 +148,9 @@ static sonde_status operand(snd_cli *c, const char *word) {
 static sonde_status check_enough(const snd_cli *c) {
     const char *verb = c->verb->name;
     const bool panels = !strcmp(verb, "measure") && snd_opt_given(c, "panel"); // they bring their specs
-    const bool wirings = snd_opt_applies(snd_opt_find("wirings", 7), verb) && snd_opt_given(c, "wirings");
-    const bool lacks = c->verb->operands == SND_OPS_SPEC && !c->spec_word && !panels && !wirings;
+    const bool wirings = snd_opt_applies(snd_opt_find(c->verb, "wirings", 7), verb) && snd_opt_given(c, "wirings");
+    const bool resumed = !strcmp(verb, "train") && snd_opt_given(c, "resume");
+    const bool lacks = c->verb->operands == SND_OPS_SPEC && !c->spec_word && !panels && !wirings && !resumed;
     SND_FAIL_IF(
         lacks && c->n_overrides, SONDE_EUSAGE,
         "'%s' is a setting, and SPEC comes first: a wiring, a preset, a file or a formula, as in 'sonde %s pre %s'",
@@ -168,7 +169,7 @@ static sonde_status find_verb(snd_cli *c, int argc, char **argv) {
         const char *w = argv[i];
         if (strcmp(w, "--") == 0) return i + 1 < argc ? operand(c, argv[i + 1]) : SONDE_OK;
         if (!is_option(w)) return operand(c, w);
-        const snd_opt_row *o = w[1] == '-' ? snd_opt_find(w + 2, strlen(w + 2)) : NULL;
+        const snd_opt_row *o = w[1] == '-' ? snd_opt_find(NULL, w + 2, strlen(w + 2)) : NULL;
         if (o && o->type != SND_OPT_FLAG) i++;
         if (w[1] != '-' && !w[2])
             for (int k = 0; k < snd_opt_count(); k++)

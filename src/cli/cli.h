@@ -88,6 +88,7 @@ bool snd_opt_flag(const snd_cli *c, const char *name);
 int64_t snd_opt_int(const snd_cli *c, const char *name, int64_t dflt);      // INT, BYTES
 double snd_opt_num(const snd_cli *c, const char *name, double dflt);        // NUM, SECONDS
 const char *snd_opt_str(const snd_cli *c, const char *name, const char *dflt);   // STR, WORD
+const char *snd_opt_text(const snd_cli *c, const char *name);               // any type, as it was given; NULL: not
 int snd_opt_ints(const snd_cli *c, const char *name, const int64_t **v);    // 0: not given
 int snd_opt_strs(const snd_cli *c, const char *name, const char *const **v);
 

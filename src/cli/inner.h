@@ -7,6 +7,7 @@
 // The parsed value of one option row.
 struct snd_opt_value {
     bool given, from_file;
+    const char *text;
     int64_t i;
     double d;
     const char *s;
@@ -17,8 +18,8 @@ struct snd_opt_value {
 
 /// argv to verb, operands and options. *help is set for -h; then nothing else was checked.
 sonde_status snd_args_parse(snd_cli *c, int argc, char **argv, bool *help, bool *version) SONDE_MUST_CHECK;
-/// "sonde NAME: unknown option ..." with the nearest one.
-const snd_opt_row *snd_opt_find(const char *name, size_t n);
+/// The option of this name that the verb has; else, and for verb NULL, the one that some verb has. NULL: there is none.
+const snd_opt_row *snd_opt_find(const snd_verb *verb, const char *name, size_t n);
 sonde_status snd_opt_set(snd_cli *c, const snd_opt_row *o, const char *text, bool from_file) SONDE_MUST_CHECK;
 /// key=value of a file's measure: part.
 sonde_status snd_opt_set_pair(snd_cli *c, const char *pair) SONDE_MUST_CHECK;

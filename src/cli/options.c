@@ -11,6 +11,20 @@ static const snd_opt_row rows[] = {
 #define SND_OPTION(name, letter, type, arg, min, max, verbs, help) {name, letter, type, arg, min, max, verbs, help},
 #include "cli/options.def"
 #undef SND_OPTION
+// Settings of data and training have tables of their own, which specs and the library read too.
+#define TYPE_TEXT(range) SND_OPT_STR, "VALUE"
+#define TYPE_WORD(range) SND_OPT_WORD, range
+#define TYPE_INT(range)  SND_OPT_INT, "N"
+#define TYPE_NUM(range)  SND_OPT_NUM, "X"
+#define TYPE_BOOL(range) SND_OPT_FLAG, NULL
+#define SND_DATA_KEY(name, option, type, dflt, lo, hi, range, help)                                                    \
+    {option, 0, TYPE_##type(range), lo, hi, " train ", help},
+#include "data/settings.def"
+#undef SND_DATA_KEY
+#define SND_TRAIN_KEY(name, option, type, dflt, lo, hi, range, help)                                                   \
+    {option, 0, TYPE_##type(range), lo, hi, " train ", help},
+#include "train/settings.def"
+#undef SND_TRAIN_KEY
 };
 enum { N_ROWS = (int)(sizeof rows / sizeof *rows) };
 
@@ -29,14 +43,17 @@ bool snd_opt_applies(const snd_opt_row *o, const char *verb) {
     return false;
 }
 
-const snd_opt_row *snd_opt_find(const char *name, size_t n) {
+const snd_opt_row *snd_opt_find(const snd_verb *verb, const char *name, size_t n) {
+    const snd_opt_row *other = NULL;
     for (int i = 0; i < N_ROWS; i++) {
         if (strlen(rows[i].name) != n) continue;
         size_t k = 0;
         while (k < n && (name[k] == '_' ? '-' : name[k]) == rows[i].name[k]) k++; // files spell max_memory
-        if (k == n) return &rows[i];
+        if (k < n) continue;
+        if (!verb || snd_opt_applies(&rows[i], verb->name)) return &rows[i];
+        other = &rows[i];
     }
-    return NULL;
+    return other;
 }
 
 const char *snd_opt_nearest(const snd_cli *c, const char *name) {
@@ -219,7 +236,7 @@ static sonde_status set_number(const snd_opt_row *o, const char *text, struct sn
 }
 
 sonde_status snd_opt_set(snd_cli *c, const snd_opt_row *o, const char *text, bool from_file) {
-    struct snd_opt_value v = {.given = true, .from_file = from_file};
+    struct snd_opt_value v = {.given = true, .from_file = from_file, .text = text};
     switch (o->type) {
     case SND_OPT_FLAG:
         SND_FAIL_IF(text && !from_file, SONDE_EUSAGE, "--%s takes no value (found '%s')", o->name, text);
@@ -249,7 +266,7 @@ sonde_status snd_opt_set(snd_cli *c, const snd_opt_row *o, const char *text, boo
 sonde_status snd_opt_set_pair(snd_cli *c, const char *pair) {
     const char *eq = strchr(pair, '=');
     assert(eq);
-    const snd_opt_row *o = snd_opt_find(pair, (size_t)(eq - pair));
+    const snd_opt_row *o = snd_opt_find(c->verb, pair, (size_t)(eq - pair));
     if (o && c->values[o - rows].given && !c->values[o - rows].from_file) return SONDE_OK; // the command line wins
     if (o && snd_opt_applies(o, c->verb->name)) return snd_opt_set(c, o, eq + 1, true);
     if (o) return SONDE_OK; // of another verb that reads the same part
@@ -262,7 +279,7 @@ sonde_status snd_opt_set_pair(snd_cli *c, const char *pair) {
 // ---- getters ----------------------------------------------------------------------------------------------------------
 
 static const struct snd_opt_value *value(const snd_cli *c, const char *name) {
-    const snd_opt_row *o = snd_opt_find(name, strlen(name));
+    const snd_opt_row *o = snd_opt_find(c->verb, name, strlen(name));
     assert(o && "options.def has no such row");
     return &c->values[o - rows];
 }
@@ -284,6 +301,10 @@ double snd_opt_num(const snd_cli *c, const char *name, double dflt) {
 const char *snd_opt_str(const snd_cli *c, const char *name, const char *dflt) {
     const struct snd_opt_value *v = value(c, name);
     return v->given ? v->s : dflt;
+}
+const char *snd_opt_text(const snd_cli *c, const char *name) {
+    const struct snd_opt_value *v = value(c, name);
+    return v->given ? v->text ? v->text : "true" : NULL;
 }
 int snd_opt_ints(const snd_cli *c, const char *name, const int64_t **v) {
     *v = value(c, name)->ints;

@@ -12,7 +12,7 @@ static sonde_status write_files(snd_cli *c, const snd_record *r) {
 }
 
 static void fail_on(snd_cli *c, const snd_record *r) {
-    const snd_opt_row *row = snd_opt_find("fail-on", 7);
+    const snd_opt_row *row = snd_opt_find(c->verb, "fail-on", 7);
     if (!snd_opt_applies(row, c->verb->name)) return;
     const snd_level level = snd_level_find(snd_opt_str(c, "fail-on", "never"));
     if (level != SND_LEVEL_INVALID && r->n_verdicts && snd_record_worst(r) >= level) c->exit_code = 1;

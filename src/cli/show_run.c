@@ -21,7 +21,7 @@ bool snd_show_is_stream(const char *name) {
 static bool wanted(const snd_cli *c, const char *metric) {
     static const char *const first[] = {"q", "cos", "tokcos", "gq"}; // tokcos: where there are tokens
     const char *const *list;
-    const snd_opt_row *row = snd_opt_find("metrics", 7);
+    const snd_opt_row *row = snd_opt_find(c->verb, "metrics", 7);
     const int n = row && snd_opt_applies(row, c->verb->name) ? snd_opt_strs(c, "metrics", &list) : 0;
     for (int i = 0; i < n; i++)
         if (strcmp(list[i], metric) == 0) return true;

@@ -153,7 +153,7 @@ typedef struct snd_reader {
     sonde_status (*dot)(void *self, snd_val a, snd_val b, snd_val *out);
     sonde_status (*rms)(void *self, snd_val a, snd_val *out);
     sonde_status (*stop)(void *self, snd_val a, snd_val *out);
-    sonde_status (*drop)(void *self, bool path, snd_val a, snd_val *out);                  // NULL: identity
+    sonde_status (*drop)(void *self, bool path, snd_val a, snd_val *out);                  // NULL: identity; also after each sublayer
     sonde_status (*cond)(void *self, snd_val *out);                                         // c
     sonde_status (*depthmix)(void *self, const snd_site *site, const snd_val *list, int n, snd_val *out);
     sonde_status (*depthattn)(void *self, const snd_site *site, const snd_val *list, int n, double eps, snd_val *out);

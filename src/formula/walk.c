@@ -684,6 +684,7 @@ static sonde_status call_sublayer(walker *w, const snd_expr *x, snd_val *out) {
         out->cols = w->st->d;
         ASK(sublayer, out, &site, &sub, u, out);
     }
+    if (!w->counting && !w->silent && w->r->drop) SND_TRY(w->r->drop(w->r->self, false, *out, out));
     return tap_as(w, *out, "%s.out%s", call, "");
 }
 

@@ -17,11 +17,12 @@ struct snd_exec {
     snd_rv **bound; // by value: the caller's buffer
     bool *set;      // by value: input has been given
     bool ran;
+    int64_t first_example;
 };
 
 static bool make_memory(snd_exec *x) {
     const size_t n = (size_t)x->p->n_values + 1, bytes = x->p->bytes ? x->p->bytes : 64;
-    x->slab = snd_slab_alloc(bytes);
+    x->slab = x->o.slab ? x->o.slab : snd_slab_alloc(bytes);
     x->v = snd_calloc(n, sizeof *x->v);
     x->bound = snd_calloc(n, sizeof *x->bound);
     x->set = snd_calloc(n, sizeof *x->set);
@@ -50,7 +51,7 @@ sonde_status snd_exec_create(const snd_graph *g, const snd_plan *p, snd_source *
 
 void snd_exec_destroy(snd_exec *x) {
     if (!x) return;
-    snd_free(x->slab);
+    if (!x->o.slab) snd_free(x->slab);
     snd_free(x->v);
     snd_free(x->bound);
     snd_free(x->set);
@@ -200,6 +201,7 @@ static sonde_status run_node(snd_exec *x, int pos) {
                    .t = x->g->dtype,
                    .threads = x->o.threads,
                    .seed = x->o.seed,
+                   .first_example = x->first_example,
                    .src = x->src,
                    .scratch = x->slab + x->p->scratch_at};
     if (x->p->view[index])
@@ -227,6 +229,10 @@ sonde_status snd_exec_run(snd_exec *x) {
 
 void snd_exec_reseed(snd_exec *x, uint64_t seed) {
     x->o.seed = seed;
+}
+
+void snd_exec_first_example(snd_exec *x, int64_t first) {
+    x->first_example = first;
 }
 
 int64_t snd_exec_op_count(const snd_exec *x) {

@@ -147,6 +147,8 @@ typedef struct snd_exec_opts {
     uint64_t seed;             // for ops that draw (integrated linear maps)
     void (*progress)(void *ctx, int done, int total); void *ctx;    // after every operation
     const snd_stop *stop;
+    void *slab;                // for the values, of at least snd_plan_bytes, 64-byte aligned, the caller's; several executors may
+                               // run in one, one after the other, each with its inputs set anew. NULL: one of its own
 } snd_exec_opts;
 sonde_status snd_exec_create(const snd_graph *g, const snd_plan *p, snd_source *src, const snd_exec_opts *o, snd_exec **out) SONDE_MUST_CHECK;
 void snd_exec_destroy(snd_exec *x);
@@ -157,6 +159,8 @@ sonde_status snd_exec_set(snd_exec *x, snd_id v, const void *data, snd_dtype dty
 void snd_exec_bind(snd_exec *x, snd_id v, snd_rv *b);
 sonde_status snd_exec_run(snd_exec *x) SONDE_MUST_CHECK;
 void snd_exec_reseed(snd_exec *x, uint64_t seed);
+/// This run's examples are number `first` and on of a larger batch: their draws are those of the batch in one piece.
+void snd_exec_first_example(snd_exec *x, int64_t first);
 /// Kept values: raw buffer and exponent, or converted to double with the exponent applied (may give Inf).
 const void *snd_exec_raw(const snd_exec *x, snd_id v, int32_t *e);
 sonde_status snd_exec_get(const snd_exec *x, snd_id v, double *out) SONDE_MUST_CHECK;

@@ -18,6 +18,7 @@ typedef struct snd_oprun {         // one execution of one node
     snd_dtype t;                 // the graph's type
     int threads;
     uint64_t seed;
+    int64_t first_example;       // of the batch that this run holds a part of: its first one's number in the whole
     const snd_source *src;       // for parameters that are read in pieces
     void *scratch;               // as many bytes as the op's scratch() asked for, 64-byte aligned
 } snd_oprun;

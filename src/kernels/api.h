@@ -102,12 +102,12 @@ void snd_k_softmax_bwd(int th, snd_dtype t, int64_t R, int64_t D, double s, cons
 double snd_k_wsum(int th, snd_dtype t, int64_t R, int64_t D, int K, const void *w, bool per_row, const double *scale,
                   const void *const *v, void *out);
 /// Mean cross-entropy over rows whose target is not `ignore`; s scales the logits. Returns the loss (NaN over no rows);
-/// saves lse[R] (double).
-double snd_k_xent_fwd(int th, snd_dtype t, int64_t R, int64_t V, double s, const void *logits, const int64_t *target,
-                      int64_t ignore, double *lse, int64_t *n_used);
+/// saves lse[R] (double). smooth: so much of a target's weight is spread evenly over all V classes (Szegedy et al. 2016).
+double snd_k_xent_fwd(int th, snd_dtype t, int64_t R, int64_t V, double s, double smooth, const void *logits,
+                      const int64_t *target, int64_t ignore, double *lse, int64_t *n_used);
 /// In place. A target of V or more is a class outside these columns, where lse stands for more than them.
-void snd_k_xent_bwd(int th, snd_dtype t, int64_t R, int64_t V, double s, const void *logits, const int64_t *target,
-                    int64_t ignore, const double *lse, int64_t n_used, double dloss, void *dlogits);
+void snd_k_xent_bwd(int th, snd_dtype t, int64_t R, int64_t V, double s, double smooth, const void *logits,
+                    const int64_t *target, int64_t ignore, const double *lse, int64_t n_used, double dloss, void *dlogits);
 
 // ---- attention -----------------------------------------------------------------------------------------------------
 // q [B, Tq, heads*hd], k, v [B, Tk, kv_heads*hd]; head h reads kv head h / (heads / kv_heads). Query i stands at index
@@ -164,6 +164,35 @@ void snd_k_fill_normal(int th, snd_dtype t, snd_key key, uint64_t first, int64_t
 void snd_k_fill_trunc(int th, snd_dtype t, snd_key key, uint64_t first, int64_t n, double a, void *out);    // z cut at +-2: snd_rng_trunc
 void snd_k_fill_uniform(int th, snd_dtype t, snd_key key, uint64_t first, int64_t n, double lo, double hi, void *out);
 void snd_k_fill_const(int th, snd_dtype t, int64_t n, double a, void *out);
+
+/// y_i = f x_i with f = 0 with probability `rate` and else 1/(1 - rate), so E y = x: Philox word number (first + i) / group of
+/// `key` against rate 2^32, rounded; the factor is that of the rounded rate, so the expectation is exact. A pure function
+/// of (key, number): the backward pass is the same call on dy. In place. 0 <= rate < 1. Returns the largest absolute
+/// value of y; a NaN stays NaN wherever it meets.
+double snd_k_dropout(int th, snd_dtype t, snd_key key, double rate, uint64_t first, int64_t group, int64_t n,
+                     const void *x, void *y);
+
+// ---- optimizers ----------------------------------------------------------------------------------------------------
+typedef enum snd_krule {
+    SND_KRULE_NONE, SND_KRULE_ADAMW, SND_KRULE_ADAM, SND_KRULE_SGD, SND_KRULE_NESTEROV, SND_KRULE_LION
+} snd_krule;
+/// What a step of an optimizer does to a tensor w with gradient g; g' = scale g (clipping and exponents).
+///   ADAMW     m = b1 m + (1-b1) g';  v = b2 v + (1-b2) g'^2;  w -= lr decay (w - toward);
+///             w -= lr/(1-b1^step) m / (sqrt(v/(1-b2^step)) + eps)                 Loshchilov, Hutter 2019
+///   ADAM      the same, with decay (w - toward) added to g' in place of shrinking w  Kingma, Ba 2015
+///   SGD       m = b1 m + g' + decay (w - toward);  w -= lr m
+///   NESTEROV  m as for SGD;  w -= lr (g' + decay (w - toward) + b1 m)             Sutskever et al. 2013
+///   LION      w -= lr (sign(b1 m + (1-b1) g') + decay (w - toward));  m = b2 m + (1-b2) g'    Chen et al. 2023
+typedef struct snd_kupdate {
+    snd_krule rule;
+    double lr, beta1, beta2, eps, decay, toward, scale;
+    int64_t step;                                 // from 1
+} snd_kupdate;
+/// One step on n elements, in place in w, m and v (v: ADAMW and ADAM alone, else NULL). m and v start at zero. Factors are
+/// worked out in double and rounded once to t, the arithmetic is t's. A NaN in g, w, m or v makes that element of w NaN.
+void snd_k_update(int th, snd_dtype t, const snd_kupdate *k, int64_t n, const void *g, void *w, void *m, void *v);
+/// Sum of squares in double; a fixed tree.
+double snd_k_sumsq(int th, snd_dtype t, int64_t n, const void *x);
 
 // ---- statistics ----------------------------------------------------------------------------------------------------
 typedef struct snd_kmoments {

@@ -59,11 +59,12 @@ typedef void snd_kt_softmax_bwd(int64_t rows, int64_t D, double s, const void *p
 /// Rows r0..r1-1 of the arrays.
 typedef double snd_kt_wsum(int64_t r0, int64_t r1, int64_t D, int K, const void *w, bool per_row, const double *scale,
                            const void *const *v, void *out);
-/// Sum over rows of lse - s*logit[target]; rows whose target is `ignore` give 0 and do not count.
-typedef double snd_kt_xent(int64_t rows, int64_t V, double s, const void *logits, const int64_t *target, int64_t ignore,
-                           double *lse, int64_t *used);
-typedef void snd_kt_xent_bwd(int64_t rows, int64_t V, double s, const void *logits, const int64_t *target, int64_t ignore,
-                             const double *lse, double scale, void *dx);
+/// Sum over rows of lse - (1 - smooth)*s*logit[target] - smooth*s*mean logit; rows whose target is `ignore` give 0 and do not
+/// count.
+typedef double snd_kt_xent(int64_t rows, int64_t V, double s, double smooth, const void *logits, const int64_t *target,
+                           int64_t ignore, double *lse, int64_t *used);
+typedef void snd_kt_xent_bwd(int64_t rows, int64_t V, double s, double smooth, const void *logits, const int64_t *target,
+                             int64_t ignore, const double *lse, double scale, void *dx);
 typedef void snd_kt_fill_normal(snd_key key, uint64_t first, int64_t n, double a, void *out);
 typedef snd_kt_fill_normal snd_kt_fill_trunc;
 typedef void snd_kt_fill_uniform(snd_key key, uint64_t first, int64_t n, double lo, double hi, void *out);
@@ -126,6 +127,26 @@ typedef struct snd_convspec {
 typedef void snd_kt_conv(const snd_convspec *s, const void *in, const void *w, void *out);
 /// dw[t*n + i][c] += sum over y, x of in[..] * dy[y*out_y + x*out_x + c]; dy has whole panels of channels.
 typedef void snd_kt_conv_dw(const snd_convspec *s, const void *in, const void *dy, void *dw);
+
+// One optimizer step as the loops want it: everything that does not depend on the element. rest: 1 - beta; shrink: lr decay;
+// step: lr over the first moment's bias correction; unbias: 1/sqrt of the second's.
+typedef struct snd_updatespec {
+    snd_krule rule;
+    double lr, beta1, beta2, rest1, rest2, eps, decay, toward, scale, shrink, step, unbias;
+} snd_updatespec;
+typedef void snd_kt_update(const snd_updatespec *u, int64_t n, const void *g, void *w, void *m, void *v);
+typedef double snd_kt_sumsq(int64_t n, const void *x);
+
+// Words below `below` drop, the others multiply by c; element i belongs to draw number (first + i) / group.
+typedef struct snd_dropspec {
+    snd_key key;
+    uint32_t below;
+    int64_t group;
+    uint64_t first;
+    double c;
+} snd_dropspec;
+/// Elements i0 .. i1-1 of the arrays; the largest absolute value of y.
+typedef double snd_kt_dropout(const snd_dropspec *s, int64_t i0, int64_t i1, const void *x, void *y);
 
 // ---- table ---------------------------------------------------------------------------------------------------------
 typedef enum snd_kfamily {

@@ -21,7 +21,7 @@ typedef struct row_job {
     const void *const *v;
     const int64_t *target;
     int64_t ignore;
-    double *lse, c;
+    double *lse, c, smooth;
     double part[SND_MAX_TASKS];
     int64_t used[SND_MAX_TASKS];
 } row_job;
@@ -105,17 +105,18 @@ static void xent_task(void *ctx, int64_t i) {
     const int64_t r0 = snd_cut_begin(&j->cut, i), n = snd_cut_end(&j->cut, i) - r0;
     const void *x = snd_at(j->x, r0 * j->D, j->size);
     if (j->xent)
-        j->part[i] = j->xent(n, j->D, j->a, x, j->target + r0, j->ignore, j->lse + r0, &j->used[i]);
+        j->part[i] = j->xent(n, j->D, j->a, j->smooth, x, j->target + r0, j->ignore, j->lse + r0, &j->used[i]);
     else
-        j->xent_bwd(n, j->D, j->a, x, j->target + r0, j->ignore, j->lse + r0, j->c,
+        j->xent_bwd(n, j->D, j->a, j->smooth, x, j->target + r0, j->ignore, j->lse + r0, j->c,
                     snd_at_mut(j->out, r0 * j->D, j->size));
 }
-double snd_k_xent_fwd(int th, snd_dtype t, int64_t R, int64_t V, double s, const void *logits, const int64_t *target,
-                      int64_t ignore, double *lse, int64_t *n_used) {
+double snd_k_xent_fwd(int th, snd_dtype t, int64_t R, int64_t V, double s, double smooth, const void *logits,
+                      const int64_t *target, int64_t ignore, double *lse, int64_t *n_used) {
     row_job j = {.D = V,
                  .cut = snd_cut_rows(R, V),
                  .size = snd_k_size(t),
                  .a = s,
+                 .smooth = smooth,
                  .x = logits,
                  .target = target,
                  .ignore = ignore,
@@ -126,13 +127,15 @@ double snd_k_xent_fwd(int th, snd_dtype t, int64_t R, int64_t V, double s, const
     for (int64_t i = 0; i < j.cut.tasks; i++) *n_used += j.used[i];
     return *n_used ? snd_tree_sum(j.part, j.cut.tasks) / (double)*n_used : NAN;
 }
-void snd_k_xent_bwd(int th, snd_dtype t, int64_t R, int64_t V, double s, const void *logits, const int64_t *target,
-                    int64_t ignore, const double *lse, int64_t n_used, double dloss, void *dlogits) {
+void snd_k_xent_bwd(int th, snd_dtype t, int64_t R, int64_t V, double s, double smooth, const void *logits,
+                    const int64_t *target, int64_t ignore, const double *lse, int64_t n_used, double dloss,
+                    void *dlogits) {
     if (R <= 0) return;
     row_job j = {.D = V,
                  .cut = snd_cut_rows(R, V),
                  .size = snd_k_size(t),
                  .a = s,
+                 .smooth = smooth,
                  .x = logits,
                  .target = target,
                  .ignore = ignore,

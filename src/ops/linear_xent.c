@@ -119,7 +119,7 @@ static void run(snd_oprun *r) {
                 loss -= p.scale * snd_load(r->t, p.z, i * p.n + p.target[i]);
             p.target[i] = SND_IGNORED; // of the piece, the log-sum alone
         }
-        (void)snd_k_xent_fwd(r->threads, r->t, p.R, p.n, p.scale, p.z, p.target, SND_IGNORED, p.lse, &unused);
+        (void)snd_k_xent_fwd(r->threads, r->t, p.R, p.n, p.scale, 0, p.z, p.target, SND_IGNORED, p.lse, &unused);
         for (int64_t i = 0; i < p.R; i++) lse[i] = log_sum(lse[i], p.lse[i]);
     }
     const int64_t *target = snd_in(r, 2)->p;
@@ -191,7 +191,7 @@ static sonde_status bwd_shape(const snd_graph *g, snd_node *n, snd_shape *out, s
 static void differentiate(const snd_oprun *r, piece *p) {
     const snd_rv *d = snd_in(r, 3);
     const double dloss = targets_exist(r, p) ? snd_load(r->t, d->p, 0) : NAN;
-    snd_k_xent_bwd(r->threads, r->t, p->R, p->n, p->scale, p->z, p->target, SND_IGNORED, snd_in(r, 4)->p,
+    snd_k_xent_bwd(r->threads, r->t, p->R, p->n, p->scale, 0, p->z, p->target, SND_IGNORED, snd_in(r, 4)->p,
                    (int64_t) * (const double *)snd_in(r, 5)->p, dloss / p->scale, p->z);
 }
 
@@ -266,7 +266,7 @@ bool snd_g_many(const snd_graph *g, snd_id v) {
 
 snd_id snd_g_loss_in_pieces(snd_graph *g, snd_id loss) {
     const snd_node *xent = maker(g, loss, SND_OP_XENT);
-    if (!xent || !snd_g_many(g, xent->in[0])) return loss;
+    if (!xent || xent->attr.f[0] != 0 || !snd_g_many(g, xent->in[0])) return loss;
     const snd_node *scale = maker(g, xent->in[0], SND_OP_AFFINE);
     const snd_node *map = maker(g, scale ? scale->in[0] : xent->in[0], SND_OP_LINEAR);
     if (!map || map->n_in != 2 || (scale && scale->attr.f[1] != 0)) return loss;

@@ -95,6 +95,14 @@ snd_id snd_g_softmax(snd_graph *g, snd_id x);                    ///< over the l
 snd_id snd_g_wsum(snd_graph *g, snd_id w, const snd_id *v, int k);
 /// Mean cross-entropy over the rows whose target is not -100 -> []; logits [.., V], targets (I64) [..]
 snd_id snd_g_xent(snd_graph *g, snd_id logits, snd_id targets);
+/// The same with so much of each target's weight spread evenly over all classes (label smoothing).
+snd_id snd_g_xent_smooth(snd_graph *g, snd_id logits, snd_id targets, double smooth);
+
+/// f x with f = 0 with probability `rate` and else 1/(1 - rate), drawn for each element, or (path) once for each example;
+/// x [examples, ..], or examples = 0: a value that belongs to none, one draw. Draws are a pure function of the run's seed,
+/// the place in the graph and the number of the element in the whole batch (snd_exec_reseed, snd_exec_first_example).
+/// source  Srivastava et al. 2014; Huang et al. 2016 (stochastic depth), scaled so that the expectation is x
+snd_id snd_g_dropout(snd_graph *g, snd_id x, double rate, int64_t examples, bool path);
 
 // ---- attention ------------------------------------------------------------------------------------------------------
 typedef enum snd_attn_bias { SND_ATTN_PLAIN, SND_ATTN_ALIBI, SND_ATTN_T5, SND_ATTN_XL } snd_attn_bias;
@@ -140,7 +148,7 @@ snd_id snd_g_attention_stats_of(snd_graph *g, int32_t node);
 /// A value of so many elements (2^26) that it had better not exist.
 bool snd_g_many(const snd_graph *g, snd_id v);
 /// The same loss without its logits when these are so many and a linear map's (or a multiple of one): W is read and the
-/// classes are worked through in pieces. Else `loss` itself.
+/// classes are worked through in pieces. Else, and where labels are smoothed, `loss` itself.
 snd_id snd_g_loss_in_pieces(snd_graph *g, snd_id loss);
 
 // ---- statistics: an f64 vector per value ----------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 // Softmax over the last dimension, weighted sums of several values, cross-entropy.
 //   softmax  p = softmax(x)               dx = p (dp - p . dp)
 //   wsum     o = sum_k w_k v_k            dv_k = w_k do, dw_k = sum do*v_k (per row when w is)
-//   xent     mean of lse(x) - x[target]   dx = (softmax(x) - onehot) dloss / n, 0 for ignored rows
+//   xent     mean of lse(x) - x[target]   dx = (softmax(x) - onehot) dloss / n, 0 for ignored rows; smoothed: the target
+//            distribution is (1 - s) onehot + s / V in both places
 #include "ops/ops_impl.h"
 
 #include <assert.h>
@@ -148,7 +149,7 @@ snd_id snd_g_wsum(snd_graph *g, snd_id w, const snd_id *v, int k) {
     return snd_g_op(g, SND_OP_WSUM, in, k + 1, NULL, NULL);
 }
 
-// ---- cross-entropy: in logits, targets; out loss, lse, number of rows that count ------------------------------------
+// ---- cross-entropy: in logits, targets; f[0] = label smoothing; out loss, lse, number of rows that count ------------------------------------
 
 static sonde_status xent_shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_dtype *dtype) {
     char a[160], b[160];
@@ -182,8 +183,8 @@ static void xent_run(snd_run *r) {
         snd_out_store(r, 0, &nan, 1);
         return;
     }
-    const double loss = snd_k_xent_fwd(r->threads, r->t, R, V, snd_logit_factor(r->t, snd_in(r, 0)->e), snd_in(r, 0)->p,
-                                       snd_in(r, 1)->p, SND_IGNORED, snd_out(r, 1)->p, &used);
+    const double loss = snd_k_xent_fwd(r->threads, r->t, R, V, snd_logit_factor(r->t, snd_in(r, 0)->e), r->n->attr.f[0],
+                                       snd_in(r, 0)->p, snd_in(r, 1)->p, SND_IGNORED, snd_out(r, 1)->p, &used);
     *(double *)snd_out(r, 2)->p = (double)used;
     snd_out_store(r, 0, &loss, 1);
 }
@@ -191,7 +192,7 @@ static void xent_run(snd_run *r) {
 static void xent_grad(snd_graph *g, const snd_node *n, const snd_id *dout, const bool *need, snd_id *din) {
     if (!need[0] || !dout[0]) return;
     const snd_id in[] = {dout[0], n->in[0], n->in[1], n->out[1], n->out[2]};
-    din[0] = snd_g_op(g, SND_OP_XENT_BWD, in, 5, NULL, NULL);
+    din[0] = snd_g_op(g, SND_OP_XENT_BWD, in, 5, &n->attr, NULL);
 }
 
 static sonde_status xent_bwd_shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_dtype *dtype) {
@@ -211,7 +212,7 @@ static void xent_bwd_run(snd_run *r) {
         snd_out_done(r, 0, 0, NAN);
         return;
     }
-    snd_k_xent_bwd(r->threads, r->t, R, V, s, x->p, snd_in(r, 2)->p, SND_IGNORED, snd_in(r, 3)->p,
+    snd_k_xent_bwd(r->threads, r->t, R, V, s, r->n->attr.f[0], x->p, snd_in(r, 2)->p, SND_IGNORED, snd_in(r, 3)->p,
                    (int64_t) * (const double *)snd_in(r, 4)->p, snd_load(r->t, d->p, 0) / s, snd_out(r, 0)->p);
     snd_out_done(r, 0, d->e, -1);
 }
@@ -219,6 +220,7 @@ static void xent_bwd_run(snd_run *r) {
 static const snd_op_case xent_cases[] = {
     {.label = "6 rows, 5 classes", .n_in = 2, .in = {{2, {6, 5}}, {1, {6}}}, .target = 2, .classes = 5},
     {.label = "tokens", .n_in = 2, .in = {{3, {2, 3, 4}}, {2, {2, 3}}}, .target = 2, .classes = 4},
+    {.label = "smoothed", .n_in = 2, .in = {{2, {6, 5}}, {1, {6}}}, .attr = {.f = {0.1}}, .target = 2, .classes = 5},
 };
 const snd_op_info snd_op_xent = {.name = "xent",
                                  .shape = xent_shape,
@@ -229,6 +231,10 @@ const snd_op_info snd_op_xent = {.name = "xent",
 const snd_op_info snd_op_xent_bwd = {
     .name = "xent_bwd", .shape = xent_bwd_shape, .run = xent_bwd_run, .cost = snd_cost_some};
 
+snd_id snd_g_xent_smooth(snd_graph *g, snd_id logits, snd_id targets, double smooth) {
+    const snd_attr a = {.f = {smooth}};
+    return logits && targets ? snd_g_op(g, SND_OP_XENT, (snd_id[]){logits, targets}, 2, &a, NULL) : 0;
+}
 snd_id snd_g_xent(snd_graph *g, snd_id logits, snd_id targets) {
-    return logits && targets ? snd_g_op(g, SND_OP_XENT, (snd_id[]){logits, targets}, 2, NULL, NULL) : 0;
+    return snd_g_xent_smooth(g, logits, targets, 0);
 }

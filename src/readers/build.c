@@ -137,6 +137,17 @@ static sonde_status b_stop(void *self, snd_val a, snd_val *out) {
     return give(b, snd_g_stop(b->nn.g, a.id), out, "stop");
 }
 
+// A value that belongs to no example (a vector, a learned scalar) has one draw of droppath.
+static sonde_status b_drop(void *self, bool path, snd_val a, snd_val *out) {
+    snd_builder *b = self;
+    const double rate = path ? b->nn.spec->droppath : b->nn.spec->dropout;
+    if (!b->nn.training || rate == 0) return SONDE_OK;
+    const snd_shape s = snd_shape_of(b->nn.g, a.id);
+    const bool examples = s.nd > 1 && s.dim[0] == b->nn.rows;
+    return give(b, snd_g_dropout(b->nn.g, a.id, rate, examples ? b->nn.rows : 0, path), out,
+                path ? "droppath" : "drop");
+}
+
 static sonde_status b_alias(void *self, snd_val a, snd_val *out) {
     snd_builder *b = self;
     return give(b, snd_g_alias(b->nn.g, a.id), out, "a name");
@@ -272,6 +283,7 @@ const snd_reader snd_build_ops = {.unary = b_unary,
                                   .dot = b_dot,
                                   .rms = b_rms,
                                   .stop = b_stop,
+                                  .drop = b_drop,
                                   .cond = b_cond,
                                   .depthmix = b_depthmix,
                                   .depthattn = b_depthattn,

@@ -88,7 +88,7 @@ static sonde_status add_loss(snd_builder *b, snd_exit *e) {
     snd_shape s = snd_g_value(b->nn.g, e->logits)->shape;
     s.nd--;
     if (!m->targets) SND_TRY(snd_b_input(b, "targets", snd_shape_make(s.nd, s.dim), SND_I64, &m->targets));
-    e->loss = snd_g_xent(b->nn.g, e->logits, m->targets);
+    e->loss = snd_g_xent_smooth(b->nn.g, e->logits, m->targets, b->o->label_smoothing);
     return SONDE_OK;
 }
 
@@ -319,6 +319,8 @@ sonde_status snd_model_build(snd_arena *a, const snd_spec *spec, const snd_build
                     .layer = -1,
                     .integrate = o->integrate,
                     .eval = o->eval,
+                    .training = o->training,
+                    .rows = o->rows,
                     .extra = on_extra,
                     .ctx = &b};
     snd_stack stacks[2];

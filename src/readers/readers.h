@@ -57,6 +57,8 @@ typedef struct snd_build {
     int64_t capacity;                  // > 0: the tokens continue sequences of up to so many (decoders); an encoder is not run
     bool last;                         // out.x and logits of each example's last token alone: [B, 1, ..]
     bool eval;                         // batch norm by running statistics
+    bool training;                     // dropout, attn_dropout and droppath act
+    double label_smoothing;            // of the loss
     bool integrate;                    // Gaussian maps integrated out
     bool with_cond;                    // the input "cond" even where the wiring never reads c
     bool with_targets;                 // targets input and loss (needs outputs, or vocab and tokens)

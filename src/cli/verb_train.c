@@ -1,0 +1,260 @@
+// sonde train: a spec and data become weights, with a line for people at every validation.
+#include "cli/cli.h"
+#include "train/train.h"
+
+#include <math.h>
+#include <string.h>
+
+// ---- settings -------------------------------------------------------------------------------------------------------------------
+
+// key=value lines of a part of the resolved spec.
+typedef struct pairs {
+    snd_arena *arena;
+    const char **text;
+    int n;
+    bool failed;
+} pairs;
+
+static sonde_status start_pairs(snd_cli *c, int room, pairs *p) {
+    *p = (pairs){.arena = c->arena};
+    SND_NEW(c->arena, p->text, room + 1);
+    return SONDE_OK;
+}
+
+// A key that is there already gets the new value.
+static void put_pair(void *ctx, const char *key, const char *text) {
+    pairs *p = ctx;
+    const size_t n = strlen(key);
+    int i = 0;
+    while (i < p->n && (strncmp(p->text[i], key, n) != 0 || p->text[i][n] != '=')) i++;
+    p->text[i] = snd_arena_printf(p->arena, "%s=%s", key, text);
+    p->failed |= !p->text[i];
+    if (i == p->n && !p->failed) p->n++;
+}
+
+static sonde_status data_setting(snd_data_settings *d, const char *where, const char *key, const char *text, pairs *p) {
+    SND_TRY(snd_data_setting(d, where, key, text));
+    put_pair(p, key, text);
+    return SONDE_OK;
+}
+
+// The data: part of the file first, then the command line, which wins.
+static sonde_status read_data_settings(snd_cli *c, const snd_spec *spec, snd_data_settings *d, pairs *p) {
+    const char *const *part;
+    const int n = snd_spec_section(spec, "data", &part);
+    *d = snd_data_defaults();
+    SND_TRY(start_pairs(c, snd_data_key_count(), p));
+    for (int i = 0; i < n; i++) {
+        const char *eq = strchr(part[i], '=');
+        const char *key = snd_arena_strn(c->arena, part[i], (size_t)(eq - part[i]));
+        if (!key) return SONDE_ENOMEM;
+        const sonde_status s = data_setting(d, "", key, eq + 1, p);
+        c->file_at_fault = s != SONDE_OK;
+        if (s != SONDE_OK) return snd_fail_prefix(s, "%s: data: ", c->spec_word);
+    }
+    for (int i = 0; i < snd_data_key_count(); i++) {
+        const snd_data_key *k = snd_data_key_at(i);
+        const char *text = snd_opt_text(c, k->option);
+        if (text) SND_TRY(data_setting(d, "--", k->name, text, p));
+    }
+    SND_FAIL_IF(!d->path, SONDE_EUSAGE,
+                "train needs data: --data FILE (a text, token numbers, pairs, images or a table)");
+    return p->failed ? SONDE_ENOMEM : SONDE_OK;
+}
+
+static sonde_status read_train_settings(const snd_cli *c, snd_train_settings *s) {
+    *s = snd_train_defaults();
+    for (int i = 0; i < snd_train_key_count(); i++) {
+        const snd_train_key *k = snd_train_key_at(i);
+        const char *text = snd_opt_text(c, k->option);
+        if (text) SND_TRY(snd_train_setting(s, "--", k->name, text));
+    }
+    return SONDE_OK;
+}
+
+// ---- the spec and the data -----------------------------------------------------------------------------------------------------
+
+static snd_task task_of(const snd_spec *s) {
+    if (s->family != SND_FAM_TRANSFORMER) return SND_TASK_CLASS;
+    switch (s->objective) {
+    case SND_OBJ_MLM: return SND_TASK_MLM;
+    case SND_OBJ_SEQ2SEQ: return SND_TASK_SEQ2SEQ;
+    case SND_OBJ_CLASS: return SND_TASK_CLASS;
+    case SND_OBJ_LM: return SND_TASK_LM;
+    default: break; // without a vocabulary yet
+    }
+    return s->arch == SND_ARCH_ENCODER ? SND_TASK_MLM : s->arch == SND_ARCH_ENCDEC ? SND_TASK_SEQ2SEQ : SND_TASK_LM;
+}
+
+static bool key_given(const snd_cli *c, const char *key) {
+    const size_t n = strlen(key);
+    for (int i = 0; i < c->n_overrides; i++)
+        if (!strncmp(c->overrides[i], key, n) && c->overrides[i][n] == '=') return true;
+    return false;
+}
+
+// A wiring alone says nothing of a family: with text it is a Transformer's.
+static bool family_open(const snd_cli *c, const snd_spec *s) {
+    return s->family == SND_FAM_MLP && s->inputs == 0 && s->outputs == 0 && !key_given(c, "family") &&
+           !key_given(c, "block");
+}
+
+static sonde_status open_set(snd_cli *c, const snd_spec *spec, const snd_data_settings *d, snd_task *task,
+                             snd_set **set) {
+    *task = family_open(c, spec) ? SND_TASK_LM : task_of(spec);
+    sonde_status s = snd_set_open(d, *task, set);
+    if (s == SONDE_EUNSUPPORTED && family_open(c, spec)) {
+        *task = SND_TASK_CLASS;
+        s = snd_set_open(d, *task, set);
+    }
+    c->file_at_fault = s != SONDE_OK;
+    return s;
+}
+
+// What the spec leaves open follows from the data: vocabulary, and with it positions and their number.
+static sonde_status complete_spec(snd_cli *c, const snd_set *set, snd_task task, int64_t tokens, snd_spec **spec) {
+    const char *more[6];
+    int n = 0;
+    const snd_spec *s = *spec;
+    const bool text = task != SND_TASK_CLASS;
+    if (text && s->vocab == 0) {
+        const int64_t vocab = snd_set_vocab(set);
+        SND_FAIL_IF(vocab == 0, SONDE_EUSAGE, "the data does not say how many tokens there are; give vocab=NUMBER");
+        if (s->family != SND_FAM_TRANSFORMER) more[n++] = "family=transformer";
+        more[n++] = snd_arena_printf(c->arena, "vocab=%lld", (long long)vocab);
+        if (!s->position_given) more[n++] = "position=learned";
+        if (s->context == 0) more[n++] = snd_arena_printf(c->arena, "context=%lld", (long long)tokens);
+    }
+    if (!text && s->family == SND_FAM_MLP && s->outputs == 0) {
+        int64_t shape[3];
+        snd_set_row_shape(set, shape);
+        if (s->inputs == 0)
+            more[n++] = snd_arena_printf(c->arena, "inputs=%lld", (long long)(shape[0] * shape[1] * shape[2]));
+        more[n++] = snd_arena_printf(c->arena, "outputs=%lld", (long long)snd_set_classes(set));
+    }
+    if (n == 0) return SONDE_OK;
+    snd_buf b = {0};
+    for (int i = 0; i < n; i++) {
+        if (!more[i]) return SONDE_ENOMEM;
+        snd_buf_printf(&b, "%s%s", i ? ", " : "", more[i]);
+    }
+    snd_note(c, "from the data: %s", b.s ? b.s : "");
+    snd_buf_free(&b);
+    return snd_cli_load_with(c, more, n, spec);
+}
+
+// ---- the resolved spec ---------------------------------------------------------------------------------------------------------
+
+// The spec that checkpoints and the run's folder hold says how it is trained and on what: it is all that resuming needs.
+static sonde_status set_parts(snd_cli *c, const snd_train_settings *s, const pairs *data, snd_spec *spec) {
+    pairs train;
+    SND_TRY(start_pairs(c, snd_train_key_count() + 2, &train));
+    snd_train_each(s, put_pair, &train);
+    char seed[32];
+    snprintf(seed, sizeof seed, "%lld", (long long)snd_opt_int(c, "seed", 0));
+    put_pair(&train, "seed", seed);
+    put_pair(&train, "dtype", snd_opt_str(c, "dtype", "f32"));
+    if (train.failed) return SONDE_ENOMEM;
+    spec->part[0] = (struct snd_spec_part){"train", train.text, train.n};
+    spec->part[1] = (struct snd_spec_part){"data", data->text, data->n};
+    return SONDE_OK;
+}
+
+static sonde_status write_spec(const snd_cli *c, const snd_spec *spec) {
+    const char *path = snd_arena_printf(c->arena, "%s/spec.yaml", c->out_dir);
+    snd_buf b = {0};
+    if (!path) return SONDE_ENOMEM;
+    snd_spec_print_yaml(spec, &b);
+    sonde_status s = b.failed ? SONDE_ENOMEM : snd_make_dirs(c->out_dir);
+    if (s == SONDE_OK) s = snd_write_file(path, b.s, b.len);
+    snd_buf_free(&b);
+    return s;
+}
+
+// ---- what is shown --------------------------------------------------------------------------------------------------------------
+
+typedef struct screen {
+    snd_cli *c;
+    snd_progress bar;
+    int64_t points;
+} screen;
+
+static void show_progress(void *ctx, int64_t step, int64_t steps) {
+    screen *s = ctx;
+    if (!s->bar.c) s->bar = snd_progress_start(s->c, "training", steps);
+    (void)snd_progress_step(&s->bar, step);
+}
+
+static void show_point(void *ctx, const snd_train_point *p) {
+    screen *s = ctx;
+    char loss[40], valid[40], lr[40], norm[40], speed[40], epochs[40];
+    if (s->c->json) return;
+    if (s->bar.c) snd_progress_end(&s->bar);
+    if (s->points++ == 0) snd_print(s->c, "     step   epoch     loss    valid       lr  gradient  tokens/s\n");
+    snd_print(s->c, "%9lld  %6s  %7s  %7s  %7s  %8s  %8s\n", (long long)p->step, snd_pretty(epochs, p->epochs, 3),
+              snd_pretty(loss, p->loss, 4), isnan(p->valid) ? "-" : snd_pretty(valid, p->valid, 4),
+              snd_pretty(lr, p->lr, 3), snd_pretty(norm, p->grad_norm, 3), snd_pretty(speed, p->tokens_per_s, 3));
+}
+
+// ---- the verb -------------------------------------------------------------------------------------------------------------------
+
+static sonde_status run(snd_cli *c, snd_spec *spec, const pairs *data, snd_train_settings *s, snd_set *set,
+                        snd_task task) {
+    SND_TRY(complete_spec(c, set, task, s->tokens > 0 ? s->tokens : 128, &spec));
+    SND_TRY(snd_train_resolve(s, spec));
+    SND_TRY(set_parts(c, s, data, spec));
+    if (c->out_dir) SND_TRY(write_spec(c, spec));
+    snd_buf what = {0};
+    snd_set_describe(set, &what);
+    snd_note(c, "%s", what.s ? what.s : "");
+    snd_buf_free(&what);
+    screen view = {.c = c};
+    const snd_train_opts o = {.t = {.dtype = snd_dtype_find(snd_opt_str(c, "dtype", "f32")),
+                                    .seed = (uint64_t)snd_opt_int(c, "seed", 0),
+                                    .threads = (int)snd_opt_int(c, "threads", 0),
+                                    .stop = c->stop},
+                              .dir = c->out_dir,
+                              .resume = snd_opt_given(c, "resume"),
+                              .point = show_point,
+                              .progress = show_progress,
+                              .ctx = &view};
+    snd_train_result r;
+    const sonde_status status = snd_train_run(spec, s, set, &o, &r);
+    if (view.bar.c) snd_progress_end(&view.bar);
+    return status;
+}
+
+// A resumed run brings its own spec; steps and the like may be said anew.
+static sonde_status find_resumed(snd_cli *c) {
+    const char *dir = snd_opt_str(c, "resume", NULL);
+    if (!dir) return SONDE_OK;
+    SND_FAIL_IF(c->spec_word || c->n_overrides, SONDE_EUSAGE, "--resume brings its own spec; '%s' would be ignored",
+                c->spec_word ? c->spec_word : c->overrides[0]);
+    SND_FAIL_IF(c->out_dir && strcmp(c->out_dir, dir) != 0, SONDE_EUSAGE,
+                "--resume %s goes on in that folder; leave -o out", dir);
+    const char *path;
+    c->file_at_fault = true;
+    SND_TRY(snd_checkpoint_newest(c->arena, dir, &path));
+    c->file_at_fault = false;
+    c->out_dir = dir;
+    c->spec_word = snd_arena_printf(c->arena, "%s/spec.yaml", path);
+    return c->spec_word ? SONDE_OK : SONDE_ENOMEM;
+}
+
+sonde_status snd_verb_train(snd_cli *c) {
+    snd_spec *spec;
+    snd_set *set = NULL;
+    snd_task task;
+    snd_data_settings d;
+    pairs data;
+    snd_train_settings s;
+    SND_FAIL_IF(!strcmp(snd_opt_str(c, "dtype", "f32"), "bf16"), SONDE_EUSAGE, "train computes in f32 or f64");
+    SND_TRY(find_resumed(c));
+    SND_TRY(snd_cli_load_spec(c, &spec));
+    SND_TRY(read_data_settings(c, spec, &d, &data));
+    SND_TRY(read_train_settings(c, &s));
+    SND_TRY(open_set(c, spec, &d, &task, &set));
+    const sonde_status status = run(c, spec, &data, &s, set, task);
+    snd_set_close(set);
+    return status;
+}

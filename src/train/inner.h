@@ -1,0 +1,68 @@
+// What the files of train/ share. net.c makes graphs and runs them, update.c moves the weights, trainer.c is the step.
+#ifndef SND_TRAIN_INNER_H
+#define SND_TRAIN_INNER_H
+
+#include "train/train.h"
+
+// The model for batches of one shape: a graph, its plan, an executor in the trainer's slab.
+typedef struct snd_net {
+    snd_batch_shape shape;
+    snd_model *m;
+    snd_plan *plan;
+    snd_exec *x;
+    snd_id loss, dloss;        // what is minimised; input: its upstream gradient
+    snd_id *grad;              // by parameter, 0: none
+    snd_id *state;             // by parameter: its value after the run (running statistics), 0: none
+} snd_net;
+
+// One learned tensor: what a step moves. Pointers into the slabs.
+typedef struct snd_weight {
+    int param;
+    int64_t n;
+    const char *name;
+    void *w, *m, *v, *ema, *sum;   // weights, moments, running average, gradient summed over parts; NULL where there is none
+    double decay, toward;
+} snd_weight;
+
+struct snd_trainer {
+    snd_arena *arena;
+    const snd_spec *spec;
+    snd_train_settings s;
+    const snd_optimizer_row *opt;
+    const snd_set *set;
+    snd_batches *batches;
+    snd_batch batch;
+    snd_trainer_opts o;
+    snd_net *nets, *evals; int n_nets;     // by shape; the same without what training adds
+    void *slab; size_t slab_bytes;         // of values; the nets take turns
+    snd_source source;                     // holds the parameters
+    snd_weight *weights; int n_weights;
+    char *moments, *average, *sums;        // slabs behind the weights' pointers
+    size_t moment_bytes, average_bytes, sum_bytes, param_bytes;
+    int64_t step;                          // done
+};
+
+/// Graph and plan; the executor comes when the slab is there. `train`: gradients and dropout.
+sonde_status snd_net_make(snd_trainer *t, snd_batch_shape shape, bool train, snd_net *out) SONDE_MUST_CHECK;
+sonde_status snd_net_start(snd_trainer *t, snd_net *n) SONDE_MUST_CHECK;
+/// Sets the inputs from t->batch, of which `first` is the number of the first example, and runs.
+sonde_status snd_net_run(snd_trainer *t, snd_net *n, uint64_t seed, int64_t first, double dloss) SONDE_MUST_CHECK;
+double snd_net_loss(const snd_net *n);
+/// Copies running statistics back to where the next run reads them.
+sonde_status snd_net_keep_states(snd_trainer *t, snd_net *n) SONDE_MUST_CHECK;
+
+sonde_status snd_weights_make(snd_trainer *t) SONDE_MUST_CHECK;
+/// Adds the gradients of the net's last run to the sums (first: replaces them).
+void snd_weights_collect(snd_trainer *t, const snd_net *n, bool first);
+/// Norm of the gradient: of the sums, or of the net's own when the batch was in one part.
+double snd_weights_norm(snd_trainer *t, const snd_net *n);
+void snd_weights_update(snd_trainer *t, const snd_net *n, double lr, double scale);
+
+typedef struct snd_log snd_log;        // metrics.jsonl; NULL: nobody wants one
+/// The lines of steps up to this one stay (0: none).
+sonde_status snd_log_open(const char *dir, int64_t step, snd_log **out) SONDE_MUST_CHECK;
+void snd_log_close(snd_log *l);
+sonde_status snd_log_step(snd_log *l, const snd_step *s) SONDE_MUST_CHECK;
+sonde_status snd_log_valid(snd_log *l, int64_t step, double valid) SONDE_MUST_CHECK;
+
+#endif

@@ -1,0 +1,96 @@
+// metrics.jsonl: one JSON object a line, written when it happens, so a run can be watched from outside and what a crash
+// leaves is whole lines but for the last.
+#include "train/inner.h"
+
+#include <errno.h>
+#include <string.h>
+
+struct snd_log {
+    FILE *f;
+    char *path;
+};
+
+static sonde_status failed(const snd_log *l) {
+    char text[128];
+    SND_FAIL(SONDE_EIO, "cannot write %s: %s", l->path, strerror_r(errno, text, sizeof text));
+}
+
+// How many bytes of whole lines are of steps up to this one: a resumed run writes the others again.
+static size_t length_until(const char *text, size_t n, int64_t step) {
+    static const char head[] = "{\"step\":";
+    size_t at = 0;
+    while (at < n) {
+        const char *end = memchr(text + at, '\n', n - at), *rest;
+        int64_t of;
+        if (!end || strncmp(text + at, head, sizeof head - 1) != 0) break;
+        if (!snd_parse_int(text + at + sizeof head - 1, &of, &rest) || of > step) break;
+        at = (size_t)(end - text) + 1;
+    }
+    return at;
+}
+
+static sonde_status cut(const char *path, int64_t step) {
+    char *text = NULL;
+    size_t n = 0;
+    if (step > 0) SND_TRY(snd_read_file(path, SIZE_MAX / 4, &text, &n));
+    const sonde_status s = snd_write_file(path, text ? text : "", length_until(text, n, step));
+    snd_free(text);
+    return s;
+}
+
+sonde_status snd_log_open(const char *dir, int64_t step, snd_log **out) {
+    *out = NULL;
+    SND_TRY(snd_make_dirs(dir));
+    snd_log *l = snd_calloc(1, sizeof *l);
+    if (!l) return SONDE_ENOMEM;
+    const size_t n = strlen(dir) + 16;
+    l->path = snd_malloc(n);
+    *out = l;
+    if (!l->path) return SONDE_ENOMEM;
+    snprintf(l->path, n, "%s/metrics.jsonl", dir);
+    SND_TRY(cut(l->path, step));
+    l->f = fopen(l->path, "ae");
+    return l->f ? SONDE_OK : failed(l);
+}
+
+void snd_log_close(snd_log *l) {
+    if (!l) return;
+    if (l->f) fclose(l->f);
+    snd_free(l->path);
+    snd_free(l);
+}
+
+static sonde_status put_line(snd_log *l, snd_buf *b) {
+    snd_buf_put(b, "\n");
+    const bool lost = b->failed, short_write = !lost && fwrite(b->s, 1, b->len, l->f) != b->len;
+    snd_buf_free(b);
+    if (lost) return SONDE_ENOMEM;
+    return short_write || fflush(l->f) != 0 ? failed(l) : SONDE_OK;
+}
+
+sonde_status snd_log_step(snd_log *l, const snd_step *s) {
+    if (!l) return SONDE_OK;
+    snd_buf b = {0};
+    snd_json j = snd_json_start(&b);
+    j.tight = true;
+    snd_json_open(&j, NULL, '{');
+    snd_json_int(&j, "step", s->step);
+    snd_json_num(&j, "loss", s->loss);
+    snd_json_num(&j, "lr", s->lr);
+    snd_json_num(&j, "grad_norm", s->grad_norm);
+    snd_json_num(&j, "tokens_per_s", (double)s->targets / s->seconds);
+    snd_json_close(&j, '}');
+    return put_line(l, &b);
+}
+
+sonde_status snd_log_valid(snd_log *l, int64_t step, double valid) {
+    if (!l) return SONDE_OK;
+    snd_buf b = {0};
+    snd_json j = snd_json_start(&b);
+    j.tight = true;
+    snd_json_open(&j, NULL, '{');
+    snd_json_int(&j, "step", step);
+    snd_json_num(&j, "valid_loss", valid);
+    snd_json_close(&j, '}');
+    return put_line(l, &b);
+}

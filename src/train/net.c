@@ -1,0 +1,114 @@
+// The graph of a model for batches of one shape, and running it. The nets of all shapes share one slab and the parameters,
+// whose order is that of the spec whatever the shape.
+#include "train/inner.h"
+
+#include <string.h>
+
+// ---- making -------------------------------------------------------------------------------------------------------------------
+
+static sonde_status build(snd_trainer *t, snd_batch_shape shape, bool train, snd_model **out) {
+    const snd_build b = {.dtype = t->o.dtype,
+                         .rows = shape.rows,
+                         .tokens = shape.tokens,
+                         .src_tokens = shape.src_tokens,
+                         .feed = SND_FEED_TOKENS,
+                         .src_feed = SND_FEED_TOKENS,
+                         .eval = !train,
+                         .training = train,
+                         .label_smoothing = train ? t->s.label_smoothing : 0,
+                         .with_targets = true};
+    SND_TRY(snd_model_build(t->arena, t->spec, &b, out));
+    SND_FAIL_IF(!(*out)->loss, SONDE_EUNSUPPORTED, "this model has no loss to train on");
+    return SONDE_OK;
+}
+
+static sonde_status differentiate(snd_trainer *t, snd_net *n) {
+    snd_graph *g = n->m->g;
+    const int P = snd_g_param_count(g);
+    snd_id *wrt;
+    SND_NEW(t->arena, wrt, P + 1);
+    SND_NEW(t->arena, n->grad, P + 1);
+    n->dloss = snd_g_input(g, "dloss", snd_g_value(g, n->loss)->shape, SND_DT_NONE);
+    for (int i = 0; i < P; i++) wrt[i] = snd_g_param_is_state(g, i) ? 0 : snd_g_param_at(g, i);
+    snd_g_grad(g, &n->loss, &n->dloss, 1, wrt, P, n->grad);
+    return snd_graph_status(g);
+}
+
+static sonde_status find_states(snd_trainer *t, snd_net *n) {
+    const snd_graph *g = n->m->g;
+    SND_NEW(t->arena, n->state, snd_g_param_count(g) + 1);
+    for (int i = 0; i < snd_g_param_count(g); i++)
+        if (snd_g_param_is_state(g, i)) n->state[i] = snd_model_tap(n->m, snd_g_value(g, snd_g_param_at(g, i))->name);
+    return SONDE_OK;
+}
+
+static sonde_status make_plan(snd_trainer *t, snd_net *n, bool train) {
+    snd_graph *g = n->m->g;
+    const int P = snd_g_param_count(g);
+    snd_id *keep;
+    int k = 0;
+    SND_NEW(t->arena, keep, 2 * P + 1);
+    keep[k++] = n->loss;
+    for (int i = 0; train && i < P; i++) {
+        if (n->grad[i]) keep[k++] = n->grad[i];
+        if (n->state[i]) keep[k++] = n->state[i];
+    }
+    (void)snd_g_fuse(g, keep, k);
+    return snd_plan_make(t->arena, g, keep, k, &n->plan);
+}
+
+sonde_status snd_net_make(snd_trainer *t, snd_batch_shape shape, bool train, snd_net *out) {
+    *out = (snd_net){.shape = shape};
+    SND_TRY(build(t, shape, train, &out->m));
+    out->loss = snd_g_loss_in_pieces(out->m->g, out->m->loss);
+    if (train) {
+        SND_TRY(differentiate(t, out));
+        SND_TRY(find_states(t, out));
+    }
+    return make_plan(t, out, train);
+}
+
+sonde_status snd_net_start(snd_trainer *t, snd_net *n) {
+    const snd_exec_opts o = {.threads = t->o.threads, .seed = t->o.seed, .stop = NULL, .slab = t->slab};
+    return snd_exec_create(n->m->g, n->plan, &t->source, &o, &n->x);
+}
+
+// ---- running ------------------------------------------------------------------------------------------------------------------
+
+static sonde_status set_input(const snd_trainer *t, const snd_net *n, const char *name, snd_id v) {
+    const snd_batch *b = &t->batch;
+    if (v == n->m->targets) return snd_exec_set(n->x, v, b->targets, SND_I64);
+    if (!strcmp(name, "tokens")) return snd_exec_set(n->x, v, b->tokens, SND_I64);
+    if (!strcmp(name, "src_tokens")) return snd_exec_set(n->x, v, b->src_tokens, SND_I64);
+    if (!strcmp(name, "src_lengths")) return snd_exec_set(n->x, v, b->src_lengths, SND_I64);
+    if (!strcmp(name, "input")) return snd_exec_set(n->x, v, b->x, SND_F32);
+    SND_FAIL(SONDE_EUNSUPPORTED, "training data has nothing for the input '%s'", name);
+}
+
+sonde_status snd_net_run(snd_trainer *t, snd_net *n, uint64_t seed, int64_t first, double dloss) {
+    for (int i = 0; i < n->m->n_inputs; i++) SND_TRY(set_input(t, n, n->m->inputs[i].name, n->m->inputs[i].v));
+    if (n->dloss) SND_TRY(snd_exec_set(n->x, n->dloss, &dloss, SND_F64));
+    snd_exec_reseed(n->x, seed);
+    snd_exec_first_example(n->x, first);
+    return snd_exec_run(n->x);
+}
+
+double snd_net_loss(const snd_net *n) {
+    double v;
+    return snd_exec_get(n->x, n->loss, &v) == SONDE_OK ? v : 0.0 / 0.0;
+}
+
+sonde_status snd_net_keep_states(snd_trainer *t, snd_net *n) {
+    const snd_graph *g = n->m->g;
+    for (int i = 0; i < snd_g_param_count(g); i++) {
+        void *data;
+        if (!n->state[i]) continue;
+        const snd_value *v = snd_g_value(g, n->state[i]);
+        const int64_t size = snd_shape_size(v->shape);
+        int32_t e;
+        const void *p = snd_exec_raw(n->x, n->state[i], &e);
+        SND_TRY(snd_source_data(&t->source, g, i, &data));
+        snd_k_affine(1, v->dtype, size, snd_pow2(e), p, 0, data);
+    }
+    return SONDE_OK;
+}

@@ -1,0 +1,126 @@
+// A run: steps, validations, the lines of metrics.jsonl. What is shown and where is the caller's business.
+#include "train/inner.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct run {
+    snd_trainer *t;
+    const snd_train_settings *s;
+    const snd_train_opts *o;
+    snd_train_result *out;
+    snd_log *log;
+    snd_train_state state;
+    double start, since_loss, since_sec;         // sums since the last point
+    int64_t since_steps, since_targets, targets; // the last: in all that this process did
+} run;
+
+// ---- a point --------------------------------------------------------------------------------------------------------------------
+
+static sonde_status validate(run *r, double *valid) {
+    *valid = NAN;
+    if (snd_batches_count(r->t->batches, SND_SPLIT_VALID) == 0) return SONDE_OK;
+    SND_TRY(snd_trainer_eval(r->t, SND_SPLIT_VALID, r->s->eval_batches, valid));
+    r->state.valid = *valid;
+    if (!(r->state.best_valid <= *valid)) {
+        r->state.best_valid = *valid;
+        r->state.best_step = r->t->step;
+    }
+    return SONDE_OK;
+}
+
+static sonde_status point(run *r, const snd_step *last) {
+    double valid;
+    SND_TRY(validate(r, &valid));
+    const int64_t left = r->s->steps - last->step;
+    const double per_step = r->since_sec / (double)r->since_steps;
+    const snd_train_point p = {.step = last->step,
+                               .steps = r->s->steps,
+                               .epochs = snd_trainer_epochs(r->t),
+                               .loss = r->since_loss / (double)r->since_steps,
+                               .valid = valid,
+                               .lr = last->lr,
+                               .grad_norm = last->grad_norm,
+                               .tokens_per_s = (double)r->since_targets / r->since_sec,
+                               .seconds = snd_now() - r->start,
+                               .seconds_left = per_step * (double)left};
+    r->since_loss = r->since_sec = 0;
+    r->since_steps = r->since_targets = 0;
+    if (r->o->point) r->o->point(r->o->ctx, &p);
+    return snd_log_valid(r->log, last->step, valid);
+}
+
+// ---- the loop -------------------------------------------------------------------------------------------------------------------
+
+static bool due(int64_t every, int64_t step, int64_t steps) {
+    return step == steps || (every > 0 && step % every == 0);
+}
+
+static void count(run *r, const snd_step *s) {
+    if (isnan(r->state.first_loss)) r->state.first_loss = s->loss;
+    r->out->loss = s->loss;
+    r->since_loss += s->loss;
+    r->since_sec += s->seconds;
+    r->since_targets += s->targets;
+    r->since_steps++;
+    r->targets += s->targets;
+    r->state.targets += s->targets;
+}
+
+static sonde_status save(run *r) {
+    return r->o->dir ? snd_checkpoint_save(r->t, &r->state, r->o->dir) : SONDE_OK;
+}
+
+static sonde_status one_step(run *r) {
+    snd_step s;
+    SND_TRY(snd_trainer_step(r->t, &s));
+    count(r, &s);
+    SND_TRY(snd_log_step(r->log, &s));
+    char loss[40], norm[40];
+    SND_FAIL_IF(!isfinite(s.loss) || !isfinite(s.grad_norm), SONDE_EDIVERGED,
+                "step %lld: loss %s, gradient norm %s: not finite", (long long)s.step + 1,
+                snd_format_num(loss, s.loss, 6), snd_format_num(norm, s.grad_norm, 6));
+    if (r->o->progress) r->o->progress(r->o->ctx, s.step, r->s->steps);
+    if (due(r->s->eval_every, s.step, r->s->steps)) SND_TRY(point(r, &s));
+    return due(r->s->save_every, s.step, r->s->steps) ? save(r) : SONDE_OK;
+}
+
+static sonde_status loop(run *r) {
+    while (r->t->step < r->s->steps) {
+        if (r->o->t.stop && r->o->t.stop->flag) {
+            SND_TRY(save(r));
+            SND_FAIL(SONDE_EINTERRUPTED, "interrupted after step %lld", (long long)r->t->step);
+        }
+        SND_TRY(one_step(r));
+    }
+    return SONDE_OK;
+}
+
+static sonde_status resume(run *r) {
+    const char *path;
+    if (!r->o->resume) return SONDE_OK;
+    SND_TRY(snd_checkpoint_newest(r->t->arena, r->o->dir, &path));
+    return snd_checkpoint_load(r->t, &r->state, path);
+}
+
+static sonde_status start(run *r, const snd_spec *spec, const snd_set *set) {
+    SND_TRY(snd_trainer_create(spec, r->s, set, &r->o->t, &r->t));
+    SND_TRY(resume(r));
+    return r->o->dir ? snd_log_open(r->o->dir, r->t->step, &r->log) : SONDE_OK;
+}
+
+sonde_status snd_train_run(const snd_spec *spec, const snd_train_settings *s, const snd_set *set,
+                           const snd_train_opts *o, snd_train_result *out) {
+    run r = {.s = s, .o = o, .out = out, .start = snd_now()};
+    r.state = (snd_train_state){.first_loss = NAN, .valid = NAN, .best_valid = NAN};
+    *out = (snd_train_result){.loss = NAN};
+    sonde_status status = start(&r, spec, set);
+    if (status == SONDE_OK) status = loop(&r);
+    out->state = r.state;
+    out->step = r.t ? r.t->step : 0;
+    out->seconds = snd_now() - r.start;
+    out->tokens_per_s = (double)r.targets / out->seconds;
+    snd_log_close(r.log);
+    snd_trainer_destroy(r.t);
+    return status;
+}

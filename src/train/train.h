@@ -1,0 +1,138 @@
+// Front header of train/: a spec, data and settings become weights. The model is the graph that measure and run use, built
+// for training; parameters, moments and running averages have one slab each; plans are made once and reused, and a step
+// takes no memory. Everything is a pure function of (spec, settings, data, seed), whatever the number of threads.
+#ifndef SND_TRAIN_H
+#define SND_TRAIN_H
+
+#include "data/data.h"
+#include "readers/readers.h"
+#include "rules/rules.h"
+
+// ---- settings -------------------------------------------------------------------------------------------------------------
+
+/// Settings: one row each in settings.def, which makes the keys of a spec's `train:` part and the command's options. Numbers
+/// left to their rule are -1 (whole) or NaN until snd_train_resolve.
+typedef struct snd_train_settings {
+    int64_t steps, batch, tokens, accumulate, warmup, eval_every, eval_batches, save_every, monitor_every;
+    const char *optimizer, *schedule, *decay;
+    double lr, lr_end, decay_share, beta1, beta2, opt_eps, weight_decay, clip, label_smoothing, ema;
+} snd_train_settings;
+
+typedef struct snd_train_key {
+    const char *name, *option, *type, *dflt, *range, *help;
+} snd_train_key;
+int snd_train_key_count(void);
+const snd_train_key *snd_train_key_at(int i);
+snd_train_settings snd_train_defaults(void);
+/// One setting from its text, which must outlive the settings. `where` stands in front of errors ("file.yaml: " or "").
+/// errors  SONDE_ENAME: no such key (the nearest is named);  SONDE_ERANGE, SONDE_ETYPE: not a value of it
+sonde_status snd_train_setting(snd_train_settings *s, const char *where, const char *key, const char *text) SONDE_MUST_CHECK;
+/// What was left to its rule, by the spec and the other settings; checks what one setting asks of another.
+/// errors  SONDE_ERANGE: a batch that accumulate does not divide
+sonde_status snd_train_resolve(snd_train_settings *s, const snd_spec *spec) SONDE_MUST_CHECK;
+/// The resolved settings as text: put(ctx, key, text) for each.
+void snd_train_each(const snd_train_settings *s, void (*put)(void *ctx, const char *key, const char *text), void *ctx);
+
+typedef struct snd_optimizer_row {
+    const char *name;
+    snd_krule rule;
+    int moments;
+    double lr, beta1, beta2, weight_decay;
+} snd_optimizer_row;
+const snd_optimizer_row *snd_optimizer_find(const char *name);   // NULL: none
+
+/// Learning rate of step 1 .. steps, always above 0 when lr is, and finite. With w = max(1, warmup), up to step w it grows as
+/// lr step/w; behind, with p = (step - w)/(steps - w + 1), it is lr times
+///   constant 1    linear 1 - (1 - lr_end) p    cosine lr_end + (1 - lr_end)(1 + cos pi p)/2    invsqrt sqrt(w/step)
+///   wsd      1, and over the last decay_share of the steps linear down to lr_end
+/// source  cosine: Loshchilov, Hutter 2017; invsqrt: Vaswani et al. 2017, section 5.3; wsd: Hu et al. 2024
+double snd_train_lr(const snd_train_settings *s, int64_t step);
+
+// ---- a trainer --------------------------------------------------------------------------------------------------------------
+
+typedef struct snd_trainer snd_trainer;
+
+typedef struct snd_trainer_opts {
+    snd_dtype dtype;           // F32 or F64
+    uint64_t seed;             // of weights, data order and dropout
+    int threads;               // 0: all
+    const snd_stop *stop;
+} snd_trainer_opts;
+
+typedef struct snd_step {
+    int64_t step;              // done so far
+    double loss;               // of this step's batch, before the update, label smoothing and dropout included
+    double lr, grad_norm;      // norm before clipping
+    int64_t targets;           // that were asked for
+    double seconds;
+} snd_step;
+
+/// Draws the weights and plans every shape that batches can have. `settings` must be resolved; spec, set and batches are
+/// borrowed.
+/// errors  those of snd_model_build; SONDE_EUNSUPPORTED: a model without a loss
+sonde_status snd_trainer_create(const snd_spec *spec, const snd_train_settings *settings, const snd_set *set,
+                                const snd_trainer_opts *o, snd_trainer **out) SONDE_MUST_CHECK;
+void snd_trainer_destroy(snd_trainer *t);                  // NULL is fine
+/// One optimizer step on the next batch. A loss or gradient that is not finite is reported as it is, and then nothing is
+/// updated.
+sonde_status snd_trainer_step(snd_trainer *t, snd_step *out) SONDE_MUST_CHECK;
+/// Mean loss per target over the first `batches` (0: all) of a split, without dropout and smoothing, by the running average of
+/// the weights where there is one.
+sonde_status snd_trainer_eval(snd_trainer *t, snd_split split, int64_t batches, double *loss) SONDE_MUST_CHECK;
+int64_t snd_trainer_steps(const snd_trainer *t);           // done
+double snd_trainer_epochs(const snd_trainer *t);
+size_t snd_trainer_bytes(const snd_trainer *t);            // slabs of values, parameters, gradients and moments
+
+// ---- checkpoints ------------------------------------------------------------------------------------------------------------
+
+/// What a run knows of itself besides the weights, kept beside them.
+typedef struct snd_train_state {
+    double first_loss, valid, best_valid;      // NaN: none
+    int64_t best_step, targets;                // targets: asked for so far
+} snd_train_state;
+
+/// DIR/checkpoints/STEP with model.safetensors (parameters and running statistics under their contract names), ema.safetensors
+/// (the same names) where there is a running average, optimizer.safetensors, state.json, spec.yaml (model, train, data),
+/// tokenizer.json where there is one. Made under another name, written through to the disk, then renamed: a checkpoint that has
+/// its name is whole. Afterwards the last two and the best remain.
+/// errors  SONDE_EIO: what was there before is as it was
+sonde_status snd_checkpoint_save(const snd_trainer *t, const snd_train_state *state, const char *dir) SONDE_MUST_CHECK;
+/// Path of the newest checkpoint in DIR, in the arena.
+/// errors  SONDE_EIO: there is none
+sonde_status snd_checkpoint_newest(snd_arena *a, const char *dir, const char **path) SONDE_MUST_CHECK;
+/// Puts a trainer of the same spec, settings, seed and data where the checkpoint stood: all that follows is the same bits.
+/// errors  SONDE_EINPUT: another model, seed, type or data
+sonde_status snd_checkpoint_load(snd_trainer *t, snd_train_state *state, const char *path) SONDE_MUST_CHECK;
+
+// ---- a run --------------------------------------------------------------------------------------------------------------------
+
+/// What a person sees of a run while it goes on.
+typedef struct snd_train_point {
+    int64_t step, steps;
+    double epochs, loss;               // loss: mean since the point before
+    double valid;                      // NaN: not looked at now
+    double lr, grad_norm, tokens_per_s, seconds, seconds_left;
+} snd_train_point;
+
+typedef struct snd_train_opts {
+    snd_trainer_opts t;
+    const char *dir;                   // of the run's files; NULL: none
+    bool resume;                       // from the newest checkpoint in dir
+    void (*point)(void *ctx, const snd_train_point *p);             // at every validation; may be NULL
+    void (*progress)(void *ctx, int64_t step, int64_t steps); void *ctx;   // after every step; may be NULL
+} snd_train_opts;
+
+typedef struct snd_train_result {
+    int64_t step;
+    snd_train_state state;
+    double loss;                       // of the last step
+    double seconds, tokens_per_s;
+} snd_train_result;
+
+/// Trains to the last step. metrics.jsonl in dir gets a line per step; checkpoints as save_every says, at the end, and when
+/// stopped.
+/// errors  SONDE_EINTERRUPTED: stopped between two steps, and saved;  SONDE_EDIVERGED: a loss that is not finite
+sonde_status snd_train_run(const snd_spec *spec, const snd_train_settings *s, const snd_set *set, const snd_train_opts *o,
+                           snd_train_result *out) SONDE_MUST_CHECK;
+
+#endif

@@ -1,0 +1,197 @@
+// A trainer: nets for all shapes of the batches, the weights, and the step.
+// A step's gradient is that of the mean over all targets of the batch, in however many parts it is worked through: part p
+// has a_p targets and contributes a_p/a times the gradient of its own mean.
+#include "train/inner.h"
+
+#include <math.h>
+
+// ---- life -----------------------------------------------------------------------------------------------------------------------
+
+static sonde_status open_batches(snd_trainer *t) {
+    const snd_batching b = {.rows = t->s.batch, .tokens = t->s.tokens, .vocab = t->spec->vocab, .seed = t->o.seed};
+    SND_TRY(snd_batches_open(t->set, &b, &t->batches));
+    return snd_batch_make(t->batches, &t->batch);
+}
+
+static sonde_status make_nets(snd_trainer *t) {
+    const snd_batch_shape *shapes;
+    t->n_nets = snd_batches_shapes(t->batches, &shapes);
+    SND_NEW(t->arena, t->nets, t->n_nets);
+    SND_NEW(t->arena, t->evals, t->n_nets);
+    for (int i = 0; i < t->n_nets; i++) {
+        snd_batch_shape part = shapes[i];
+        part.rows /= t->s.accumulate;
+        SND_TRY(snd_net_make(t, part, true, &t->nets[i]));
+        SND_TRY(snd_net_make(t, part, false, &t->evals[i]));
+        const size_t a = snd_plan_bytes(t->nets[i].plan), b = snd_plan_bytes(t->evals[i].plan);
+        if (a > t->slab_bytes) t->slab_bytes = a;
+        if (b > t->slab_bytes) t->slab_bytes = b;
+    }
+    return SONDE_OK;
+}
+
+static sonde_status start_nets(snd_trainer *t) {
+    t->slab = snd_slab_alloc(t->slab_bytes);
+    SND_FAIL_IF(!t->slab, SONDE_ENOMEM, "no memory for the values of a step (%zu bytes)", t->slab_bytes);
+    SND_TRY(snd_source_resident(t->nets[0].m->g, t->o.seed, t->o.threads, &t->source));
+    for (int i = 0; i < t->n_nets; i++) {
+        SND_TRY(snd_net_start(t, &t->nets[i]));
+        SND_TRY(snd_net_start(t, &t->evals[i]));
+    }
+    return SONDE_OK;
+}
+
+static sonde_status set_up(snd_trainer *t) {
+    SND_TRY(open_batches(t));
+    SND_TRY(make_nets(t));
+    SND_TRY(start_nets(t));
+    return snd_weights_make(t);
+}
+
+sonde_status snd_trainer_create(const snd_spec *spec, const snd_train_settings *settings, const snd_set *set,
+                                const snd_trainer_opts *o, snd_trainer **out) {
+    *out = NULL;
+    snd_trainer *t = snd_calloc(1, sizeof *t);
+    if (!t) return SONDE_ENOMEM;
+    *t = (snd_trainer){.arena = snd_arena_create(),
+                       .spec = spec,
+                       .s = *settings,
+                       .opt = snd_optimizer_find(settings->optimizer),
+                       .set = set,
+                       .o = *o};
+    if (t->o.threads <= 0) t->o.threads = snd_cpu_count();
+    const sonde_status s = t->arena ? set_up(t) : SONDE_ENOMEM;
+    if (s != SONDE_OK) {
+        snd_trainer_destroy(t);
+        return s;
+    }
+    *out = t;
+    return SONDE_OK;
+}
+
+void snd_trainer_destroy(snd_trainer *t) {
+    if (!t) return;
+    for (int i = 0; i < t->n_nets && t->evals; i++) {
+        snd_exec_destroy(t->nets[i].x);
+        snd_exec_destroy(t->evals[i].x);
+    }
+    snd_source_close(&t->source);
+    snd_free(t->moments);
+    snd_free(t->average);
+    snd_free(t->sums);
+    snd_free(t->slab);
+    snd_batch_free(&t->batch);
+    snd_batches_close(t->batches);
+    snd_arena_destroy(t->arena);
+    snd_free(t);
+}
+
+int64_t snd_trainer_steps(const snd_trainer *t) {
+    return t->step;
+}
+double snd_trainer_epochs(const snd_trainer *t) {
+    return snd_batches_epochs(t->batches, t->step);
+}
+size_t snd_trainer_bytes(const snd_trainer *t) {
+    return t->slab_bytes + t->param_bytes + t->moment_bytes + t->average_bytes + t->sum_bytes;
+}
+
+// ---- a step ---------------------------------------------------------------------------------------------------------------------
+
+static snd_net *net_for(const snd_trainer *t, snd_net *nets, const snd_batch_shape *s) {
+    for (int i = 0; i < t->n_nets; i++)
+        if (nets[i].shape.rows == s->rows && nets[i].shape.tokens == s->tokens &&
+            nets[i].shape.src_tokens == s->src_tokens)
+            return &nets[i];
+    return NULL;
+}
+
+// The seed of a step's draws: one of the run's own stream.
+static uint64_t step_seed(const snd_trainer *t) {
+    uint32_t w[4];
+    snd_philox(snd_key_make(t->o.seed, "train.step"), (uint64_t)t->step, w);
+    return (uint64_t)w[0] << 32 | w[1];
+}
+
+static sonde_status run_part(snd_trainer *t, int64_t part, snd_net **net, double *share) {
+    SND_TRY(snd_batches_get(t->batches, SND_SPLIT_TRAIN, t->step, part, t->s.accumulate, &t->batch));
+    snd_net *n = net_for(t, t->nets, &t->batch.shape);
+    SND_FAIL_IF(!n, SONDE_EINTERNAL, "a batch of a shape that was not planned");
+    *net = n;
+    *share = (double)t->batch.asked / (double)t->batch.asked_all;
+    if (t->batch.asked == 0) return SONDE_OK; // a part without targets has no mean
+    SND_TRY(snd_net_run(t, n, step_seed(t), part * t->batch.shape.rows, *share));
+    return snd_net_keep_states(t, n);
+}
+
+static sonde_status gradients(snd_trainer *t, snd_net **net, double *loss) {
+    bool first = true;
+    *loss = 0;
+    for (int64_t part = 0; part < t->s.accumulate; part++) {
+        double share = 0;
+        SND_TRY(run_part(t, part, net, &share));
+        if (share == 0) continue;
+        *loss += share * snd_net_loss(*net);
+        if (t->s.accumulate > 1) snd_weights_collect(t, *net, first);
+        first = false;
+    }
+    SND_FAIL_IF(first, SONDE_EINPUT, "batch %lld has no targets", (long long)t->step);
+    return SONDE_OK;
+}
+
+sonde_status snd_trainer_step(snd_trainer *t, snd_step *out) {
+    const double start = snd_now();
+    snd_net *net = NULL;
+    double loss;
+    SND_TRY(gradients(t, &net, &loss));
+    const double norm = snd_weights_norm(t, net), lr = snd_train_lr(&t->s, t->step + 1);
+    const double scale = t->s.clip > 0 && norm > t->s.clip ? t->s.clip / norm : 1;
+    if (isfinite(loss) && isfinite(norm)) {
+        snd_weights_update(t, net, lr, scale);
+        t->step++;
+    }
+    *out = (snd_step){.step = t->step,
+                      .loss = loss,
+                      .lr = lr,
+                      .grad_norm = norm,
+                      .targets = t->batch.asked_all,
+                      .seconds = snd_now() - start};
+    return SONDE_OK;
+}
+
+// ---- validation -----------------------------------------------------------------------------------------------------------------
+
+// The running average takes the weights' place, and gives it back by the same call.
+static void swap_average(snd_trainer *t) {
+    for (int i = 0; t->average && i < t->n_weights; i++) {
+        const snd_weight *w = &t->weights[i];
+        char *a = w->w, *b = w->ema, c;
+        for (size_t k = 0; k < (size_t)w->n * snd_dtype_size(t->o.dtype); k++) c = a[k], a[k] = b[k], b[k] = c;
+    }
+}
+
+static sonde_status sum_losses(snd_trainer *t, snd_split split, int64_t batches, double *loss) {
+    double sum = 0, asked = 0;
+    for (int64_t b = 0; b < batches; b++) {
+        for (int64_t part = 0; part < t->s.accumulate; part++) {
+            if (t->o.stop && t->o.stop->flag) SND_FAIL(SONDE_EINTERRUPTED, "interrupted");
+            SND_TRY(snd_batches_get(t->batches, split, b, part, t->s.accumulate, &t->batch));
+            if (t->batch.asked == 0) continue;
+            snd_net *n = net_for(t, t->evals, &t->batch.shape);
+            SND_FAIL_IF(!n, SONDE_EINTERNAL, "a batch of a shape that was not planned");
+            SND_TRY(snd_net_run(t, n, t->o.seed, 0, 1));
+            sum += snd_net_loss(n) * (double)t->batch.asked;
+            asked += (double)t->batch.asked;
+        }
+    }
+    *loss = asked > 0 ? sum / asked : NAN;
+    return SONDE_OK;
+}
+
+sonde_status snd_trainer_eval(snd_trainer *t, snd_split split, int64_t batches, double *loss) {
+    const int64_t n = snd_batches_count(t->batches, split);
+    swap_average(t);
+    const sonde_status s = sum_losses(t, split, batches > 0 && batches < n ? batches : n, loss);
+    swap_average(t);
+    return s;
+}

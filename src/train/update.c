@@ -1,0 +1,143 @@
+// The weights: which tensors are learned, where their moments lie, who decays, and one step of the optimizer over all of
+// them. Sums over tensors run in the order of the parameters, so the bits are those of any number of threads.
+#include "train/inner.h"
+
+#include <math.h>
+#include <string.h>
+
+// ---- who decays -----------------------------------------------------------------------------------------------------------------
+
+static const snd_param_row *row_of(const snd_description *d, const char *name) {
+    for (int i = 0; i < d->n_params; i++)
+        if (!strcmp(d->params[i].name, name)) return &d->params[i];
+    return NULL;
+}
+
+// Matrices and tables that multiply; not what is added (biases, XL's u and v, T5's table) nor what scales.
+static bool is_matrix(const snd_param_row *r) {
+    return r->shape.nd >= 2 && *r->role != 'b' && strcmp(r->role, "relative") != 0;
+}
+
+// A gain is at rest at 1, which a gain stored as 1 + w has at w = 0.
+static void set_decay(const snd_trainer *t, const snd_param_row *r, snd_weight *w) {
+    const bool gain = r && (!strcmp(r->role, "g") || !strcmp(r->role, "headgain"));
+    const bool all = !strcmp(t->s.decay, "all");
+    w->decay = r && (all || is_matrix(r)) ? t->s.weight_decay : 0;
+    w->toward = gain && !(t->spec->plus1 && !strcmp(r->role, "g")) ? 1 : 0;
+}
+
+// ---- slabs ----------------------------------------------------------------------------------------------------------------------
+
+static size_t aligned(size_t bytes) {
+    return (bytes + 63) / 64 * 64;
+}
+
+static sonde_status make_slab(size_t bytes, char **out) {
+    *out = snd_slab_alloc(bytes ? bytes : 64);
+    SND_FAIL_IF(!*out, SONDE_ENOMEM, "no memory for training (%zu bytes)", bytes);
+    memset(*out, 0, bytes);
+    return SONDE_OK;
+}
+
+static sonde_status list_weights(snd_trainer *t, const snd_description *d) {
+    const snd_graph *g = t->nets[0].m->g;
+    const int P = snd_g_param_count(g);
+    SND_NEW(t->arena, t->weights, P + 1);
+    for (int i = 0; i < P; i++) {
+        const snd_value *v = snd_g_value(g, snd_g_param_at(g, i));
+        void *data;
+        SND_TRY(snd_source_data(&t->source, g, i, &data)); // states too: the first run reads them where they stay
+        t->param_bytes += aligned((size_t)snd_shape_size(v->shape) * snd_dtype_size(v->dtype));
+        if (!t->nets[0].grad[i]) continue;
+        snd_weight *w = &t->weights[t->n_weights++];
+        *w = (snd_weight){.param = i, .n = snd_shape_size(v->shape), .name = v->name, .w = data};
+        set_decay(t, row_of(d, v->name), w);
+    }
+    return SONDE_OK;
+}
+
+static void *take(char *slab, size_t *at, size_t bytes) {
+    void *p = slab + *at;
+    *at += bytes;
+    return p;
+}
+
+sonde_status snd_weights_make(snd_trainer *t) {
+    snd_description *d;
+    size_t one = 0, moment = 0, average = 0, sum = 0;
+    const size_t size = snd_dtype_size(t->o.dtype);
+    SND_TRY(snd_describe_facts(t->arena, t->spec, &d));
+    SND_TRY(list_weights(t, d));
+    for (int i = 0; i < t->n_weights; i++) one += aligned((size_t)t->weights[i].n * size);
+    t->moment_bytes = one * (size_t)t->opt->moments;
+    t->average_bytes = t->s.ema > 0 ? one : 0;
+    t->sum_bytes = t->s.accumulate > 1 ? one : 0;
+    SND_TRY(make_slab(t->moment_bytes, &t->moments));
+    if (t->average_bytes) SND_TRY(make_slab(t->average_bytes, &t->average));
+    if (t->sum_bytes) SND_TRY(make_slab(t->sum_bytes, &t->sums));
+    for (int i = 0; i < t->n_weights; i++) {
+        snd_weight *w = &t->weights[i];
+        const size_t bytes = aligned((size_t)w->n * size);
+        w->m = take(t->moments, &moment, bytes);
+        if (t->opt->moments == 2) w->v = take(t->moments, &moment, bytes);
+        if (t->average) w->ema = take(t->average, &average, bytes);
+        if (t->sums) w->sum = take(t->sums, &sum, bytes);
+        if (w->ema) memcpy(w->ema, w->w, (size_t)w->n * size);
+    }
+    return SONDE_OK;
+}
+
+// ---- gradients ------------------------------------------------------------------------------------------------------------------
+
+static void add(const snd_trainer *t, int64_t n, double a, const void *x, double b, void *y) {
+    const int64_t dim[3] = {1, 1, n}, stride[3] = {0, 0, 1};
+    snd_k_binary(t->o.threads, t->o.dtype, SND_KBIN_ADD, dim, a, x, stride, b, y, stride, y);
+}
+
+void snd_weights_collect(snd_trainer *t, const snd_net *n, bool first) {
+    for (int i = 0; i < t->n_weights; i++) {
+        const snd_weight *w = &t->weights[i];
+        int32_t e;
+        const void *g = snd_exec_raw(n->x, n->grad[w->param], &e);
+        if (first)
+            snd_k_affine(t->o.threads, t->o.dtype, w->n, snd_pow2(e), g, 0, w->sum);
+        else
+            add(t, w->n, snd_pow2(e), g, 1, w->sum);
+    }
+}
+
+// Where the gradient of a weight is, and what it is to be multiplied by.
+static const void *gradient(const snd_net *n, const snd_weight *w, double *factor) {
+    int32_t e = 0;
+    const void *g = w->sum ? w->sum : snd_exec_raw(n->x, n->grad[w->param], &e);
+    *factor = snd_pow2(e);
+    return g;
+}
+
+double snd_weights_norm(snd_trainer *t, const snd_net *n) {
+    double sum = 0, factor;
+    for (int i = 0; i < t->n_weights; i++) {
+        const void *g = gradient(n, &t->weights[i], &factor);
+        sum += factor * factor * snd_k_sumsq(t->o.threads, t->o.dtype, t->weights[i].n, g);
+    }
+    return sqrt(sum);
+}
+
+void snd_weights_update(snd_trainer *t, const snd_net *n, double lr, double scale) {
+    snd_kupdate k = {.rule = t->opt->rule,
+                     .lr = lr,
+                     .beta1 = t->s.beta1,
+                     .beta2 = t->s.beta2,
+                     .eps = t->s.opt_eps,
+                     .step = t->step + 1};
+    for (int i = 0; i < t->n_weights; i++) {
+        const snd_weight *w = &t->weights[i];
+        double factor;
+        const void *g = gradient(n, w, &factor);
+        k.decay = w->decay;
+        k.toward = w->toward;
+        k.scale = scale * factor;
+        snd_k_update(t->o.threads, t->o.dtype, &k, w->n, g, w->w, w->m, w->v);
+        if (w->ema) add(t, w->n, 1 - t->s.ema, w->w, t->s.ema, w->ema);
+    }
+}
