@@ -179,6 +179,97 @@ static void values(void **state) {
     }
 }
 
+// ---- padding --------------------------------------------------------------------------------------------------------
+
+typedef struct padded {
+    const char *label;
+    int64_t Tq, Tk, length, heads, kv_heads;
+    bool causal;
+    int64_t window;
+    snd_attn_bias bias;
+} padded;
+enum { PAD_HD = 3, PAD_B = 2 };
+
+// Example `from` of the operands with its first Tk keys, or (length 0) both examples and the lengths; backward as well.
+static net pad_net(const padded *p, snd_dtype t, int threads, int64_t length) {
+    net n = net_open(t);
+    const int64_t B = length ? 1 : PAD_B, Tk = length ? length : p->Tk, all = p->heads * PAD_HD,
+                  kv = p->kv_heads * PAD_HD;
+    snd_attn a = {.heads = p->heads,
+                  .kv_heads = p->kv_heads,
+                  .scale = 0.7,
+                  .causal = p->causal,
+                  .window = p->window,
+                  .bias = p->bias,
+                  .max_distance = 9};
+    const snd_id q = net_input(&n, SND_SHAPE(B, p->Tq, all), SND_DT_NONE),
+                 k = net_input(&n, SND_SHAPE(B, Tk, kv), SND_DT_NONE),
+                 v = net_input(&n, SND_SHAPE(B, Tk, kv), SND_DT_NONE);
+    const snd_id table = p->bias == SND_ATTN_T5 ? snd_g_const(n.g, SND_SHAPE(8, p->heads), 0.3) : 0;
+    if (!length) a.lengths = snd_g_input(n.g, "lengths", SND_SHAPE(B), SND_I64);
+    net_output(&n, snd_g_attention(n.g, &a, q, k, v, table, 0, 0));
+    net_close_graph(&n, true, threads, 1);
+    for (int i = 0; i < 4; i++) { // q, k, v, dy; the second example's padding is no number at all
+        const snd_id to = i < 3 ? n.in[i] : n.dy[0];
+        const int64_t size = net_size(&n, to);
+        for (int64_t e = 0; e < size; e++) got[e] = draw_normal(p->label, i, e);
+        CHECK_OK(snd_exec_set(n.exec, to, got, SND_F64));
+    }
+    const int64_t lengths[PAD_B] = {p->length, p->Tk};
+    if (!length) CHECK_OK(snd_exec_set(n.exec, a.lengths, lengths, SND_I64));
+    CHECK_OK(snd_exec_run(n.exec));
+    return n;
+}
+
+// The first example is what it is without its padding, whose keys and values get no gradient.
+static void check_padding(const padded *p, snd_dtype t) {
+    static double want[NET_MAX];
+    for (int threads = 1; threads <= 3; threads += 2) {
+        net a = pad_net(p, t, threads, 0), b = pad_net(p, t, 1, p->length);
+        for (int k = 0; k < 4; k++) {
+            net_get(&a, k < 3 ? a.grad[k] : a.y[0], got);
+            net_get(&b, k < 3 ? b.grad[k] : b.y[0], want);
+            const int64_t n = net_size(&b, k < 3 ? b.grad[k] : b.y[0]);
+            const double tol = t == SND_F64 ? 1e-12 : 1e-5; // other tiles, other sums
+            for (int64_t e = 0; e < n; e++)
+                if (!(fabs(got[e] - want[e]) <= tol))
+                    fail_msg("%s: %d, element %d: %g, want %g", p->label, k, (int)e, got[e], want[e]);
+            for (int64_t e = n; (k == 1 || k == 2) && e < p->Tk * p->kv_heads * PAD_HD; e++) CHECK_SAME(got[e], 0);
+        }
+        net_destroy(&a), net_destroy(&b);
+    }
+}
+
+static void padding_is_as_if_not_there(void **state) {
+    (void)state;
+    static const padded cases[] = {
+        {"pad encoder", 7, 7, 4, 2, 2, false, 0, SND_ATTN_PLAIN},
+        {"pad cross", 5, 9, 1, 4, 2, false, 0, SND_ATTN_PLAIN},
+        {"pad causal", 6, 6, 3, 2, 1, true, 0, SND_ATTN_PLAIN},
+        {"pad alibi", 7, 7, 5, 2, 2, false, 0, SND_ATTN_ALIBI},
+        {"pad t5", 7, 7, 5, 2, 2, false, 0, SND_ATTN_T5},
+        {"pad tiles", 70, 150, 66, 2, 2, false, 0, SND_ATTN_PLAIN},
+        {"pad tiles, end", 70, 150, 128, 1, 1, false, 0, SND_ATTN_PLAIN},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        check_padding(&cases[i], SND_F64);
+        check_padding(&cases[i], SND_F32);
+    }
+}
+
+// Queries whose window lies behind the last key give 0 and get no gradient (nor does one that reads a single key).
+static void a_window_over_padding_alone_gives_zero(void **state) {
+    (void)state;
+    const padded p = {"pad window", 200, 200, 20, 1, 1, false, 5, SND_ATTN_PLAIN};
+    net n = pad_net(&p, SND_F64, 2, 0);
+    for (int k = 0; k < 2; k++) {
+        net_get(&n, k ? n.grad[0] : n.y[0], got);
+        for (int64_t i = 0; i < 200; i++)
+            for (int64_t c = 0; c < PAD_HD; c++) assert_int_equal(got[i * PAD_HD + c] == 0, i - 5 >= 19 - k);
+    }
+    net_destroy(&n);
+}
+
 // ---- numbers that are not finite ------------------------------------------------------------------------------------
 
 // A NaN in one key, value or query: exactly the queries that read it, forward; backward, with a NaN in one row of the
@@ -408,8 +499,14 @@ static void rope_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values),       cmocka_unit_test(nan_reaches_its_readers), cmocka_unit_test(far_from_one),
-        cmocka_unit_test(bad_calls),    cmocka_unit_test(window_just_enough),      cmocka_unit_test(rope_values),
+        cmocka_unit_test(values),
+        cmocka_unit_test(padding_is_as_if_not_there),
+        cmocka_unit_test(a_window_over_padding_alone_gives_zero),
+        cmocka_unit_test(nan_reaches_its_readers),
+        cmocka_unit_test(far_from_one),
+        cmocka_unit_test(bad_calls),
+        cmocka_unit_test(window_just_enough),
+        cmocka_unit_test(rope_values),
         cmocka_unit_test(rope_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -132,6 +132,9 @@ static sonde_status complete_spec(snd_cli *c, const snd_set *set, snd_task task,
             more[n++] = snd_arena_printf(c->arena, "inputs=%lld", (long long)(shape[0] * shape[1] * shape[2]));
         more[n++] = snd_arena_printf(c->arena, "outputs=%lld", (long long)snd_set_classes(set));
     }
+    if (n == 0 && text && s->vocab > snd_set_vocab(set) && snd_set_vocab(set) > 0)
+        snd_note(c, "the model has %lld tokens, the data %lld: vocab=%lld would be enough", (long long)s->vocab,
+                 (long long)snd_set_vocab(set), (long long)snd_set_vocab(set));
     if (n == 0) return SONDE_OK;
     snd_buf b = {0};
     for (int i = 0; i < n; i++) {

@@ -25,7 +25,7 @@ typedef struct snd_oprun {         // one execution of one node
 
 // A test case of an op: the shapes of its inputs, how they are drawn, its attributes. Tables of these stand beside the
 // ops; the suites run every case of every op.
-enum { SND_CASE_IN = 6 };
+enum { SND_CASE_IN = 8 };
 typedef struct snd_op_case {
     const char *label;
     int n_in;

@@ -128,6 +128,11 @@ typedef struct snd_kattn {
                                                   // lies behind its query
     const void *bias;                             // [heads, Tq + Tk - 1] by distance, the smallest first; or NULL
     double fq, fk, fv, fqr, fr;                   // powers of two: the operands meant are q*fq, k*fk, ...
+    const int64_t *lengths;                       // by example: keys that there are, 1 .. Tk; NULL: Tk. A query that reads none
+                                                  // of them (a window behind their end) gives 0
+    double drop;                                  // dropout of the weights p behind the softmax, 0: none. The weight of
+    snd_key drop_key;                             // query i and key j is draw number (((b + first) heads + h) Tk + j) Tq + i
+    int64_t first;                                // of snd_k_dropout's stream
     bool careful;
 } snd_kattn;
 typedef enum snd_kattn_use { SND_KATTN_FWD, SND_KATTN_BWD, SND_KATTN_STATS } snd_kattn_use;

@@ -92,14 +92,15 @@ void snd_k_attn_fwd(int th, snd_dtype t, const snd_kattn *a, void *out, double *
     snd_parallel(th < SLOTS ? th : SLOTS, query_tasks(a), query_task, &j);
 }
 
-// Rows that read a single key have no entropy to speak of.
-static int64_t rows_with_choice(const snd_kattn *a) {
+// Rows that read more keys than so many: one alone has no entropy to speak of.
+static int64_t rows_with(const snd_kattn *a, int64_t more_than) {
     int64_t n = 0;
-    for (int64_t i = 0; i < a->Tq; i++) {
-        const int64_t at = a->past + i, from = at > a->back ? at - a->back : 0;
-        n += least(at + a->front + 1, a->Tk) - from > 1;
-    }
-    return n * a->B * a->heads;
+    for (int64_t b = 0; b < a->B; b++)
+        for (int64_t i = 0; i < a->Tq; i++) {
+            const int64_t at = a->past + i, from = at > a->back ? at - a->back : 0;
+            n += least(at + a->front + 1, a->lengths ? a->lengths[b] : a->Tk) - from > more_than;
+        }
+    return n * a->heads;
 }
 
 void snd_k_attn_stats(int th, snd_dtype t, const snd_kattn *a, double *out, void *scratch) {
@@ -116,9 +117,9 @@ void snd_k_attn_stats(int th, snd_dtype t, const snd_kattn *a, double *out, void
         sum[1] += p[1];
         if (isnan(p[2]) || p[2] > top) top = isnan(top) ? top : p[2];
     }
-    out[0] = sum[0] / (double)(a->B * a->heads * a->Tq);
+    out[0] = sum[0] / (double)rows_with(a, 0);
     out[1] = top;
-    out[2] = sum[1] / (double)rows_with_choice(a);
+    out[2] = sum[1] / (double)rows_with(a, 1);
 }
 
 // ---- backward -------------------------------------------------------------------------------------------------------

@@ -95,6 +95,17 @@ snd_isa snd_k_isa(void);   // the one that runs now
 typedef double snd_kt_peak(int64_t rounds);
 typedef void snd_kt_copy(int64_t n, bool stream, const void *x, void *y);
 
+// Words below `below` drop, the others multiply by c; element i belongs to draw number (first + i) / group.
+typedef struct snd_dropspec {
+    snd_key key;
+    uint32_t below;
+    int64_t group;
+    uint64_t first;
+    double c;
+} snd_dropspec;
+/// For dropping with probability `rate`; c as the rounded rate wants it.
+snd_dropspec snd_drop_at(snd_key key, double rate);
+
 /// Bytes of the working memory of one task.
 typedef int64_t snd_kt_attn_slot(const snd_kattn *a, snd_kattn_use use);
 /// Queries i0 .. i0+n-1 (n <= SND_ATTN_Q) of head h in example b.
@@ -137,14 +148,6 @@ typedef struct snd_updatespec {
 typedef void snd_kt_update(const snd_updatespec *u, int64_t n, const void *g, void *w, void *m, void *v);
 typedef double snd_kt_sumsq(int64_t n, const void *x);
 
-// Words below `below` drop, the others multiply by c; element i belongs to draw number (first + i) / group.
-typedef struct snd_dropspec {
-    snd_key key;
-    uint32_t below;
-    int64_t group;
-    uint64_t first;
-    double c;
-} snd_dropspec;
 /// Elements i0 .. i1-1 of the arrays; the largest absolute value of y.
 typedef double snd_kt_dropout(const snd_dropspec *s, int64_t i0, int64_t i1, const void *x, void *y);
 

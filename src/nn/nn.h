@@ -80,6 +80,7 @@ bool snd_nn_causal(const snd_spec *s, const snd_stack *t);
 // What the sublayers of one stack share; one for each walk over a stack.
 typedef struct snd_seq {
     snd_id memory;             // what C attends to: [B, Tm, d]; 0: this stack has no encoder
+    snd_id lengths, memory_lengths;    // I64 [B]: tokens of A's input, of C's, that are no padding; 0: all
     snd_id relative;           // t5: the stack's table [buckets, heads]; 0: none
     snd_id first_v[2];         // values of the stack's first A and first C, for v1=; start at 0
     /// xl: the segment before, as this sublayer read it [B, Tp, d]; *out = 0: there was none. May be NULL.

@@ -187,6 +187,8 @@ static snd_attn plain_attention(const sub *s) {
                       .kv_heads = snd_spec_kv_heads(p, s->m->layer + 1, s->m->stack->L),
                       .scale = p->attn_scale,
                       .softcap = p->softcap,
+                      .lengths = s->a->which == 'C' ? s->q->memory_lengths : s->q->lengths,
+                      .dropout = s->m->training ? p->attn_dropout : 0,
                       .bias = SND_ATTN_PLAIN};
 }
 

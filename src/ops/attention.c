@@ -1,8 +1,8 @@
 // Attention, its backward, and statistics of its weights (ops.h has the formulas; kernels/attention.inc the loops).
-//   attention        in: q, k, v, table, qr, r, positions or none. out: out, lse [B, heads, Tq] f64, of the true scores
-//   attention_bwd    in: dy, q, k, v, table, qr, r, out, lse.      out: the wanted ones of dq, dk, dv, dtable, dqr, dr
-//   attention_stats  in: q, k, v, table, qr, r.                    out: [SND_AS_COUNT] f64
-//   i = heads, kv_heads, causal, window, past, bias, max_distance, wanted (backward);  f = scale, softcap
+//   attention        in: q, k, v, table, qr, r, positions, lengths. out: out, lse [B, heads, Tq] f64, of the true scores
+//   attention_bwd    in: dy, q, k, v, table, qr, r, out, lse, lengths.  out: the wanted ones of dq, dk, dv, dtable, dqr, dr
+//   attention_stats  in: q, k, v, table, qr, r, 0, lengths.        out: [SND_AS_COUNT] f64
+//   i = heads, kv_heads, causal, window, past, bias, max_distance, wanted (backward);  f = scale, softcap, dropout, site
 // Position biases depend on the distance from query to key alone: the kernels read them from a table by distance.
 // Exponents: operands far from one are read times a power of two; then scores are q'.k' scale 2^(eq + ek) in true value,
 // out has the exponent of v, and with ds in units of 2^(edy + ev) the gradients follow. Scores beyond the type are taken
@@ -13,13 +13,14 @@
 #include <string.h>
 
 enum { I_HEADS, I_KV_HEADS, I_CAUSAL, I_WINDOW, I_PAST, I_BIAS, I_MAX_DISTANCE, I_WANTED };
-enum { F_SCALE, F_SOFTCAP };
+enum { F_SCALE, F_SOFTCAP, F_DROP, F_SITE };
 enum { Q, K, V, TABLE, QR, R, OPERANDS }; // inputs; backward has dy in front, out and lse behind
-enum { POSITIONS = OPERANDS };            // forward alone, where there are any
+enum { POSITIONS = OPERANDS, LENGTHS };   // forward alone, where there are any
+enum { BACK_LENGTHS = OPERANDS + 3, BACK_INPUTS };
 
 // Where the first query stands.
 static int64_t past_of(const snd_oprun *r) {
-    const bool given = r->n->op == SND_OP_ATTENTION && r->n->n_in > POSITIONS;
+    const bool given = r->n->op == SND_OP_ATTENTION && r->n->in[POSITIONS];
     return given ? *(const int64_t *)snd_in(r, POSITIONS)->p : r->n->attr.i[I_PAST];
 }
 
@@ -107,15 +108,26 @@ static sonde_status check_positions(const snd_graph *g, const snd_attr *a, const
     return SONDE_OK;
 }
 
+static sonde_status check_lengths(const snd_graph *g, const snd_id *in) {
+    char x[160];
+    if (!in[LENGTHS]) return SONDE_OK;
+    const snd_shape s = snd_shape_of(g, in[LENGTHS]);
+    const int64_t B = snd_shape_of(g, in[Q]).dim[0];
+    SND_FAIL_IF(s.nd != 1 || s.dim[0] != B || snd_g_value(g, in[LENGTHS])->dtype != SND_I64, SONDE_ESHAPE,
+                "lengths of shape %s, must be i64 [%d]", snd_shape_text(s, x), (int)B);
+    return SONDE_OK;
+}
+
 static sonde_status check(const snd_graph *g, const snd_attr *a, const snd_id *in, bool more) {
     SND_TRY(check_numbers(a));
+    SND_TRY(check_lengths(g, in));
     SND_TRY(check_operands(g, a, in));
     SND_TRY(check_table(g, a, in));
     return check_relative(g, a, in, more);
 }
 
 static sonde_status forward_shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_dtype *dtype) {
-    const bool placed = n->n_in > POSITIONS;
+    const bool placed = n->in[POSITIONS] != 0;
     SND_TRY(check(g, &n->attr, n->in, placed));
     if (placed) SND_TRY(check_positions(g, &n->attr, n->in));
     const snd_shape q = snd_shape_of(g, n->in[Q]);
@@ -217,6 +229,12 @@ typedef struct exponents {
     double lost; // factor by which scores are too small, as the type does not hold them
 } exponents;
 
+// Lengths beyond the keys that there are, or below one, do not reach the kernel: whoever feeds them checks them.
+static const int64_t *lengths_of(const snd_oprun *r, int q) {
+    const snd_rv *v = snd_in(r, q ? BACK_LENGTHS : LENGTHS);
+    return v ? v->p : NULL;
+}
+
 // q is the input number of the queries (1 in backward).
 static snd_kattn operands(const snd_oprun *r, int q, const void *bias, exponents *e) {
     const snd_attr *a = &r->n->attr;
@@ -238,7 +256,11 @@ static snd_kattn operands(const snd_oprun *r, int q, const void *bias, exponents
                    .q = snd_in(r, q + Q)->p,
                    .k = snd_in(r, q + K)->p,
                    .v = snd_in(r, q + V)->p,
-                   .bias = bias};
+                   .bias = bias,
+                   .lengths = lengths_of(r, q),
+                   .drop = a->f[F_DROP],
+                   .first = r->first_example};
+    if (s.drop > 0) s.drop_key = snd_drop_key(r, (int64_t)a->f[F_SITE]);
     s.fq = tame(r, q + Q, &e->q);
     s.fk = tame(r, q + K, &e->k);
     s.fv = tame(r, q + V, &e->v);
@@ -273,6 +295,7 @@ static snd_kattn shape_of(const snd_graph *g, const snd_attr *a, const snd_id *i
                        .kv_heads = a->i[I_KV_HEADS],
                        .hd = q.dim[2] / a->i[I_HEADS],
                        .softcap = a->f[F_SOFTCAP],
+                       .drop = a->f[F_DROP],
                        .r = in[R] ? &there : NULL,
                        .bias = biased(a) ? &there : NULL};
 }
@@ -296,11 +319,11 @@ static void forward_run(snd_oprun *r) {
 
 static void forward_grad(snd_graph *g, const snd_node *n, const snd_id *dout, const bool *need, snd_id *din) {
     if (!dout[0]) return;
-    if (n->n_in > POSITIONS) {
+    if (n->in[POSITIONS]) {
         snd_g_fail(g, SONDE_EUNSUPPORTED, "attention: no derivative at positions that are values");
         return;
     }
-    snd_id in[OPERANDS + 3] = {dout[0]}, out[SND_MAX_OUT];
+    snd_id in[BACK_INPUTS] = {dout[0]}, out[SND_MAX_OUT];
     snd_attr a = n->attr;
     for (int k = 0; k < OPERANDS; k++) {
         in[1 + k] = n->in[k];
@@ -308,7 +331,8 @@ static void forward_grad(snd_graph *g, const snd_node *n, const snd_id *dout, co
     }
     in[1 + OPERANDS] = n->out[0];
     in[2 + OPERANDS] = n->out[1];
-    snd_g_op(g, SND_OP_ATTENTION_BWD, in, OPERANDS + 3, &a, out);
+    in[BACK_LENGTHS] = n->in[LENGTHS];
+    snd_g_op(g, SND_OP_ATTENTION_BWD, in, BACK_INPUTS, &a, out);
     for (int k = 0, at = 0; k < OPERANDS; k++) {
         if (need[k]) din[k] = out[at++];
     }
@@ -339,11 +363,11 @@ static void forward_cost(const snd_graph *g, const snd_node *n, double *flops, d
     cost(g, n, 0, 2, 1, flops, bytes);
 }
 
-enum { ABSENT_PLAIN = 0x38, ABSENT_ALIBI = 0x38, ABSENT_T5 = 0x30, ABSENT_XL = 0x08 };
+enum { ABSENT_PLAIN = 0xf8, ABSENT_ALIBI = 0xf8, ABSENT_T5 = 0xf0, ABSENT_XL = 0xc8 };
 // Tables of t5 have 8 buckets; relative keys reach as far as the keys, to both sides where those are read.
 #define CASE(l, B, Tq, Tk, heads, kv, hd, causal, window, past, bias, far, scale, cap)                                 \
     {                                                                                                                  \
-        .label = l, .n_in = OPERANDS,                                                                                  \
+        .label = l, .n_in = LENGTHS + 1,                                                                               \
         .in = {{3, {B, Tq, (heads) * (hd)}}, {3, {B, Tk, (kv) * (hd)}},                                                \
                {3, {B, Tk, (kv) * (hd)}},    {2, {8, heads}},                                                          \
                {3, {B, Tq, (heads) * (hd)}}, {2, {(causal) ? (Tk) : (Tq) + (Tk)-1, (heads) * (hd)}}},                  \
@@ -379,8 +403,18 @@ static const snd_op_case cases[] = {
     CASE("whole strips", 1, 72, 72, 2, 1, 32, true, 0, 0, PLAIN, 0, 0.2, 0),
     CASE("many heads", 5, 3, 3, 16, 16, 2, true, 0, 0, XL, 0, 0.7, 0),
     CASE("wide heads", 1, 5, 5, 2, 2, 37, true, 0, 0, PLAIN, 0, 0.2, 0),
+#define DROP(l, B, T, heads, kv, hd, causal, ...)                                                                      \
+    {                                                                                                                  \
+        .label = l, .n_in = LENGTHS + 1,                                                                               \
+        .in = {{3, {B, T, (heads) * (hd)}}, {3, {B, T, (kv) * (hd)}}, {3, {B, T, (kv) * (hd)}}},                       \
+        .attr = {.f = {0.7, __VA_ARGS__}, .i = {heads, kv, causal}}, .absent = ABSENT_PLAIN                            \
+    }
+    DROP("dropout", 2, 7, 2, 1, 3, true, 0, 0.3, 5),
+    DROP("dropout, encoder, softcap", 1, 6, 2, 2, 2, false, 1.5, 0.5, 9),
+    DROP("dropout, several tiles", 1, 150, 1, 1, 3, true, 0, 0.2, 5),
 };
 #undef CASE
+#undef DROP
 
 const snd_op_info snd_op_attention = {.name = "attention",
                                       .shape = forward_shape,
@@ -390,17 +424,17 @@ const snd_op_info snd_op_attention = {.name = "attention",
                                       .cost = forward_cost,
                                       SND_CASES(cases)};
 
-static snd_attr attributes(const snd_attn *a) {
-    return (snd_attr){.f = {a->scale, a->softcap},
+static snd_attr attributes(const snd_graph *g, const snd_attn *a) {
+    return (snd_attr){.f = {a->scale, a->softcap, a->dropout, snd_g_node_count(g)},
                       .i = {a->heads, a->kv_heads, a->causal, a->window, a->past, (int64_t)a->bias, a->max_distance}};
 }
 
 snd_id snd_g_attention(snd_graph *g, const snd_attn *a, snd_id q, snd_id k, snd_id v, snd_id table, snd_id qr,
                        snd_id r) {
     if (!q || !k || !v) return 0;
-    const snd_attr attr = attributes(a);
-    const int n_in = a->positions ? OPERANDS + 1 : OPERANDS;
-    return snd_g_op(g, SND_OP_ATTENTION, (snd_id[]){q, k, v, table, qr, r, a->positions}, n_in, &attr, NULL);
+    const snd_attr attr = attributes(g, a);
+    return snd_g_op(g, SND_OP_ATTENTION, (snd_id[]){q, k, v, table, qr, r, a->positions, a->lengths}, LENGTHS + 1,
+                    &attr, NULL);
 }
 
 // ---- backward -------------------------------------------------------------------------------------------------------
@@ -543,13 +577,15 @@ const snd_op_info snd_op_attention_stats = {
 snd_id snd_g_attention_stats(snd_graph *g, const snd_attn *a, snd_id q, snd_id k, snd_id v, snd_id table, snd_id qr,
                              snd_id r) {
     if (!q || !k || !v) return 0;
-    const snd_attr attr = attributes(a);
-    return snd_g_op(g, SND_OP_ATTENTION_STATS, (snd_id[]){q, k, v, table, qr, r}, OPERANDS, &attr, NULL);
+    const snd_attr attr = attributes(g, a);
+    return snd_g_op(g, SND_OP_ATTENTION_STATS, (snd_id[]){q, k, v, table, qr, r, 0, a->lengths}, LENGTHS + 1, &attr,
+                    NULL);
 }
 
 snd_id snd_g_attention_stats_of(snd_graph *g, int32_t node) {
-    snd_id in[OPERANDS]; // copies: the graph moves its nodes as it grows
+    snd_id in[LENGTHS + 1]; // copies: the graph moves its nodes as it grows
     const snd_attr attr = snd_g_node(g, node)->attr;
     memcpy(in, snd_g_node(g, node)->in, sizeof in);
-    return snd_g_op(g, SND_OP_ATTENTION_STATS, in, OPERANDS, &attr, NULL);
+    in[POSITIONS] = 0;
+    return snd_g_op(g, SND_OP_ATTENTION_STATS, in, LENGTHS + 1, &attr, NULL);
 }

@@ -18,13 +18,17 @@ static sonde_status shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_d
     return SONDE_OK;
 }
 
+snd_key snd_drop_key(const snd_oprun *r, int64_t site) {
+    char name[40];
+    snprintf(name, sizeof name, "dropout.%lld", (long long)site);
+    return snd_key_make(r->seed, name);
+}
+
 static void run(snd_oprun *r) {
     const snd_attr *a = &r->n->attr;
     const int64_t n = snd_shape_size(snd_in_shape(r, 0)), e = snd_in(r, 0)->e;
     const uint64_t first = a->i[2] ? (uint64_t)(r->first_example * (n / a->i[2])) : 0;
-    char name[40];
-    snprintf(name, sizeof name, "dropout.%lld", (long long)a->i[0]);
-    const double amax = snd_k_dropout(r->threads, r->t, snd_key_make(r->seed, name), a->f[0], first, a->i[1], n,
+    const double amax = snd_k_dropout(r->threads, r->t, snd_drop_key(r, a->i[0]), a->f[0], first, a->i[1], n,
                                       snd_in(r, 0)->p, snd_out(r, 0)->p);
     snd_out_done(r, 0, e, amax);
 }

@@ -116,6 +116,9 @@ typedef struct snd_attn {                ///< what attention does besides q, k, 
     int64_t max_distance;                ///< T5; the table's rows are the buckets, causal picks the decoder's
     snd_id positions;                    ///< of the queries (I64 [Tq]), in place of `past`: keys behind the last one are
                                          ///< not read; causal only. 0: none
+    snd_id lengths;                      ///< I64 [B], 1 .. Tk: keys that there are, the rest is padding; 0: all. A query
+                                         ///< whose window holds none of them gives 0
+    double dropout;                      ///< rate of dropping weights behind the softmax; draws as in snd_g_dropout
 } snd_attn;
 /// ALiBi's m_h = 2^(-8(h+1)/heads), heads a power of two; else those of the power p below, then every second one of 2p.
 double snd_alibi_slope(int64_t heads, int64_t h);

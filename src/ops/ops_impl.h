@@ -71,6 +71,9 @@ void snd_stat_put(const snd_oprun *r, int64_t rows, int64_t cols, const snd_kmom
 /// Both, with the node's scratch.
 void snd_stat_of_pieces(const snd_oprun *r, int64_t rows, int64_t cols, snd_piece_fn *piece, int64_t e);
 
+/// Key of the draws of dropout at a place of the graph, in this run.
+snd_key snd_drop_key(const snd_oprun *r, int64_t site);
+
 // ---- targets ----
 enum { SND_IGNORED = -100 };
 /// 2^e, no more than keeps factor times buffer within the type; a softmax is one-hot long before.

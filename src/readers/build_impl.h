@@ -12,6 +12,7 @@ typedef struct snd_builder {
     const snd_build *o;
     snd_stack stack;           // the one that is walked
     snd_seq seq;               // what its sublayers share
+    snd_id src_lengths;        // 0: no padding
     snd_id cond;               // c as the formula reads it
     bool silent;               // names nothing: an encoder that `memory` replaces
     int64_t cap_taps, cap_calls, cap_exits, cap_inputs, cap_buffers, cap_fixed;

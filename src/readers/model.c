@@ -258,6 +258,8 @@ static sonde_status encoder(snd_builder *b, const snd_stack *t, snd_id *memory) 
     const int64_t T = at_least_one(b->o->src_tokens);
     snd_id input, x;
     SND_TRY(enter_stack(b, t, 0));
+    if (b->o->src_lengths) SND_TRY(snd_b_input(b, "src_lengths", SND_SHAPE(b->m->rows), SND_I64, &b->src_lengths));
+    b->seq.lengths = b->src_lengths;
     b->silent = f == SND_FEED_MEMORY;
     if (b->silent) // two tokens: batch norm refuses a single row
         x = snd_g_const(b->nn.g, SND_SHAPE(b->m->rows, 2, t->d), 0);
@@ -277,6 +279,7 @@ static sonde_status transformer(snd_builder *b, const snd_stack *stacks, int n) 
     SND_TRY(snd_transformer_table(&b->nn, SND_OUTER_TOKEN, &table)); // by the rules of the last stack
     if (n == 2) SND_TRY(encoder(b, &stacks[0], &memory));
     SND_TRY(enter_stack(b, last, memory));
+    b->seq.memory_lengths = b->src_lengths;
     if (b->o->capacity) SND_TRY(begin_positions(b, last));
     SND_TRY(feed(b, feed_of(m->spec, b->o->feed), m->tokens, "tokens", "x", &m->input, &x));
     SND_TRY(last_stack(b, x));

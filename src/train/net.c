@@ -11,6 +11,7 @@ static sonde_status build(snd_trainer *t, snd_batch_shape shape, bool train, snd
                          .rows = shape.rows,
                          .tokens = shape.tokens,
                          .src_tokens = shape.src_tokens,
+                         .src_lengths = shape.src_tokens > 0,
                          .feed = SND_FEED_TOKENS,
                          .src_feed = SND_FEED_TOKENS,
                          .eval = !train,
