@@ -176,7 +176,8 @@ static double schedule_invsqrt(const snd_train_settings *s, moment at) {
     return sqrt((double)at.warm / (double)at.step);
 }
 static double schedule_wsd(const snd_train_settings *s, moment at) {
-    const double left = (double)(s->steps - at.step + 1), tail = s->decay_share * (double)s->steps + 1;
+    const double left = at.step < s->steps ? (double)(s->steps - at.step + 1) : 1,
+                 tail = s->decay_share * (double)s->steps + 1;
     return left >= tail ? 1 : s->lr_end + (1 - s->lr_end) * left / tail;
 }
 
@@ -192,9 +193,8 @@ static const struct schedule {
 double snd_train_lr(const snd_train_settings *s, int64_t step) {
     const int64_t warm = s->warmup > 1 ? s->warmup : 1;
     if (step <= warm) return s->lr * ((double)step / (double)warm);
-    const moment at = {step, warm,
-                       step >= s->steps ? (double)(s->steps - warm) / (double)(s->steps - warm + 1)
-                                        : (double)(step - warm) / (double)(s->steps - warm + 1)};
+    const int64_t last = s->steps > warm ? s->steps : warm, here = step < last ? step : last;
+    const moment at = {step, warm, (double)(here - warm) / (double)(last - warm + 1)};
     for (size_t i = 0; i < sizeof SCHEDULES / sizeof *SCHEDULES; i++)
         if (strcmp(SCHEDULES[i].name, s->schedule) == 0) return s->lr * SCHEDULES[i].factor(s, at);
     return s->lr;

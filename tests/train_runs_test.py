@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""Runs of `sonde train` that end early: interrupted, killed at any moment, without room on the disk. None may lose or damage
+a checkpoint, and what is resumed must end in the very bytes of a run that nobody disturbed.
+
+  SONDE_BIN=build/sonde tests/train_runs_test.py [KILLS]      a few kills in the suite, 200 before a release
+"""
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+BIN = os.environ["SONDE_BIN"]
+KILLS = int(sys.argv[1]) if len(sys.argv) > 1 else 8
+FILES = ["model.safetensors", "optimizer.safetensors", "ema.safetensors"]
+
+
+def check(ok, what):
+    if not ok:
+        sys.exit("train_runs_test: " + what)
+
+
+def train(*args, **how):
+    return subprocess.run([BIN, "train", *args], capture_output=True, text=True, timeout=300, **how)
+
+
+def start(data, out, steps):
+    return ["pre", "layers=1", "width=32", "dropout=0.1", "--data", data, "--steps", str(steps), "--batch", "4", "--tokens", "16",
+            "--save-every", "1", "--eval-every", "7", "--eval-batches", "1", "--ema", "0.9", "--threads", "1", "-o", out]
+
+
+def checkpoints(out):
+    try:
+        names = os.listdir(os.path.join(out, "checkpoints"))
+    except FileNotFoundError:
+        return []
+    return sorted(int(n) for n in names if n.isdigit())
+
+
+def whole(path):
+    """A checkpoint's files are as long as they say, and of one step."""
+    for f in FILES:
+        raw = open(os.path.join(path, f), "rb").read()
+        n = int.from_bytes(raw[:8], "little")
+        header = json.loads(raw[8:8 + n])
+        end = max(t["data_offsets"][1] for k, t in header.items() if k != "__metadata__")
+        check(len(raw) == 8 + n + end, f"{path}/{f} is cut")
+    check(json.load(open(os.path.join(path, "state.json")))["step"] == int(os.path.basename(path)), f"{path}: another step")
+    for f in ["spec.yaml", "tokenizer.json"]:
+        check(os.path.getsize(os.path.join(path, f)) > 100, f"{path}/{f} is cut")
+
+
+def same_end(a, b, step, what):
+    for f in FILES:
+        x, y = (open(os.path.join(d, "checkpoints", str(step), f), "rb").read() for d in (a, b))
+        check(x == y, f"{what}: {f} differs from an undisturbed run's")
+    lines = [[json.loads(l) for l in open(os.path.join(d, "metrics.jsonl"))] for d in (a, b)]
+    for l in lines[0] + lines[1]:
+        l.pop("tokens_per_s", None)
+    check(lines[0] == lines[1], f"{what}: metrics.jsonl differs from an undisturbed run's")
+
+
+def interrupted(data, top, steps):
+    out = os.path.join(top, "interrupted")
+    p = subprocess.Popen([BIN, "train", *start(data, out, steps)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    while len(checkpoints(out)) < 2 and p.poll() is None:
+        time.sleep(0.01)
+    p.send_signal(signal.SIGINT)
+    err = p.communicate(timeout=60)[1]
+    check(p.returncode == 130, f"after SIGINT: exit {p.returncode}: {err}")
+    check(checkpoints(out)[-1] < steps, "the run was over before it could be interrupted")
+    r = train("--resume", out)
+    check(r.returncode == 0, "resume after SIGINT: " + r.stderr)
+    return out
+
+
+def killed(data, top, steps, kills):
+    out = os.path.join(top, "killed")
+    rng = random.Random(5)
+    begun = resumed = 0
+    for k in range(kills):
+        args = ["--resume", out] if checkpoints(out) else start(data, out, steps)
+        before = checkpoints(out)
+        p = subprocess.Popen([BIN, "train", *args], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        time.sleep(rng.uniform(0.02, 0.4))
+        p.kill()
+        err = p.communicate()[1]
+        check(p.returncode in (-9, 0), f"kill {k}: the run had ended with {p.returncode}: {err}")
+        after = checkpoints(out)
+        check(not before or (after and after[-1] >= before[-1]), f"kill {k}: checkpoint {before[-1:]} is lost")
+        for s in after:
+            whole(os.path.join(out, "checkpoints", str(s)))
+        begun += 1
+        resumed += bool(before) and after[-1] > before[-1]
+        if after and after[-1] >= steps:
+            break
+    args = ["--resume", out] if checkpoints(out) else start(data, out, steps)
+    r = train(*args)
+    check(r.returncode == 0, "resume after the kills: " + r.stderr)
+    print(f"{begun} kills, {resumed} of them in runs that had gone on")
+    return out
+
+
+def full_disk(data, top):
+    """A limit on the size of files stands for a disk without room."""
+    out = os.path.join(top, "full")
+    check(train(*start(data, out, 3)).returncode == 0, "three steps")
+    before = {s: open(os.path.join(out, "checkpoints", str(s), FILES[0]), "rb").read() for s in checkpoints(out)}
+
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
+
+    r = train("--resume", out, "--steps", "6", preexec_fn=limit)
+    check(r.returncode == 3, f"without room: exit {r.returncode}: {r.stderr}")
+    check("checkpoint of step 4: cannot write" in r.stderr and "File too large" in r.stderr, "message: " + r.stderr)
+    for s, text in before.items():
+        check(open(os.path.join(out, "checkpoints", str(s), FILES[0]), "rb").read() == text, f"checkpoint {s} was touched")
+    check(all(n.isdigit() for n in os.listdir(os.path.join(out, "checkpoints"))), "half a checkpoint was left")
+
+
+def main():
+    top = tempfile.mkdtemp(prefix="train-runs-")
+    try:
+        data = os.path.join(top, "text")
+        rng = random.Random(1)
+        words = "the sea of time was a door and we open it slowly".split()
+        open(data, "w").write(" ".join(rng.choice(words) for _ in range(20000)))
+        steps = 30 if KILLS <= 20 else 500
+        plain = os.path.join(top, "plain")
+        r = train(*start(data, plain, steps))
+        check(r.returncode == 0, r.stderr)
+        same_end(plain, interrupted(data, top, steps), steps, "interrupted")
+        same_end(plain, killed(data, top, steps, KILLS), steps, "killed")
+        full_disk(data, top)
+    finally:
+        shutil.rmtree(top)
+
+
+if __name__ == "__main__":
+    main()

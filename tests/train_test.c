@@ -1,0 +1,494 @@
+// Training: ten steps against an independent computation (tools/train_golden.py), and what must hold of any run: the same
+// bits for any number of threads and after a resume, the same gradient however a batch is parted, schedules without corners.
+// "train_test --dump CASE DIR" writes what the tool computes from: starting weights and batches.
+#include "train/train.h"
+
+#include "check.h"
+#include "tsv.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { STEPS = 10 };
+
+// ---- little data -----------------------------------------------------------------------------------------------------------------
+
+static char folder[64];
+
+static const char *in_folder(const char *name) {
+    static char path[4][256];
+    static int at;
+    at = (at + 1) % 4;
+    snprintf(path[at], sizeof path[at], "%s/%s", folder, name);
+    return path[at];
+}
+
+static const char *const WORDS[] = {"the",  "sea", "of", "time", "was", "a",
+                                    "door", "and", "we", "open", "it",  "slowly"};
+
+static const char *word(const char *stream, int64_t i) {
+    return WORDS[(int)(snd_uniform_at(snd_key_make(1, stream), (uint64_t)i) * 12)];
+}
+
+static void write_text(const char *name, int64_t words) {
+    snd_buf b = {0};
+    for (int64_t i = 0; i < words; i++) snd_buf_printf(&b, "%s%s", word("text", i), i % 9 == 8 ? ".\n" : " ");
+    CHECK_OK(snd_write_file(in_folder(name), b.s, b.len));
+    snd_buf_free(&b);
+}
+
+static void write_pairs(const char *name, int64_t n) {
+    snd_buf b = {0};
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t w = 0; w < 2 + i % 3; w++) snd_buf_printf(&b, "%s%s", w ? " " : "", word("source", 7 * i + w));
+        snd_buf_put(&b, "\t");
+        for (int64_t w = 0; w < 1 + i % 2; w++) snd_buf_printf(&b, "%s%s", w ? " " : "", word("target", 7 * i + w));
+        snd_buf_put(&b, "\n");
+    }
+    CHECK_OK(snd_write_file(in_folder(name), b.s, b.len));
+    snd_buf_free(&b);
+}
+
+// ---- cases ----------------------------------------------------------------------------------------------------------------------
+
+typedef struct golden_case {
+    const char *name, *preset;
+    const char *model[16], *train[16];
+    const char *data;
+    snd_task task;
+} golden_case;
+
+static const golden_case CASES[] = {
+    {.name = "gpt",
+     .preset = "gpt2",
+     .model = {"layers=2", "width=16", "heads=2", "hidden=32", "context=12", "dropout=0", "attn_dropout=0"},
+     .train = {"steps=10", "batch=4", "tokens=12", "lr=0.01", "warmup=3", "schedule=cosine", "clip=0.5", "accumulate=2",
+               "weight_decay=0.1"},
+     .data = "text",
+     .task = SND_TASK_LM},
+    {.name = "bert",
+     .preset = "bert-base",
+     .model = {"layers=2", "width=16", "heads=2", "hidden=32", "context=12", "dropout=0", "attn_dropout=0"},
+     .train = {"steps=10", "batch=4", "tokens=12", "lr=0.005", "warmup=0", "schedule=linear", "lr_end=0", "clip=0",
+               "beta2=0.999", "weight_decay=0.2", "accumulate=4"},
+     .data = "text",
+     .task = SND_TASK_MLM},
+    {.name = "encdec",
+     .preset = "transformer-base",
+     .model = {"encoder_layers=2", "decoder_layers=2", "width=16", "heads=2", "hidden=32", "dropout=0"},
+     .train = {"steps=10", "batch=2", "tokens=40", "lr=0.02", "warmup=4", "schedule=invsqrt", "label_smoothing=0.1",
+               "beta2=0.98", "weight_decay=0.05", "decay=all"},
+     .data = "pairs",
+     .task = SND_TASK_SEQ2SEQ},
+};
+enum { N_CASES = (int)(sizeof CASES / sizeof *CASES) };
+
+// A case's data, spec and settings, with further settings behind them.
+typedef struct job {
+    snd_arena *arena;
+    snd_set *set;
+    snd_spec *spec;
+    snd_train_settings s;
+} job;
+
+static void apply(snd_train_settings *s, const char *pair) {
+    char key[32];
+    const char *eq = strchr(pair, '=');
+    snprintf(key, sizeof key, "%.*s", (int)(eq - pair), pair);
+    CHECK_OK(snd_train_setting(s, "", key, eq + 1));
+}
+
+static job open_job(const golden_case *c, const char *const *model, const char *const *train) {
+    job j = {.arena = snd_arena_create(), .s = snd_train_defaults()};
+    const char *all[32];
+    char vocab[32];
+    int n = 0;
+    snd_data_settings d = snd_data_defaults();
+    d.path = in_folder(c->data);
+    d.tokenizer = c->task == SND_TASK_SEQ2SEQ ? "chars" : NULL;
+    CHECK_OK(snd_set_open(&d, c->task, &j.set));
+    for (int i = 0; c->model[i]; i++) all[n++] = c->model[i];
+    snprintf(vocab, sizeof vocab, "vocab=%d", (int)snd_set_vocab(j.set));
+    all[n++] = vocab;
+    for (int i = 0; model && model[i]; i++) all[n++] = model[i];
+    CHECK_OK(snd_spec_load(j.arena, c->preset, all, n, &j.spec));
+    for (int i = 0; c->train[i]; i++) apply(&j.s, c->train[i]);
+    for (int i = 0; train && train[i]; i++) apply(&j.s, train[i]);
+    CHECK_OK(snd_train_resolve(&j.s, j.spec));
+    return j;
+}
+
+static void close_job(job *j) {
+    snd_set_close(j->set);
+    snd_arena_destroy(j->arena);
+}
+
+static snd_trainer *start(const job *j, snd_dtype t, int threads) {
+    snd_trainer *tr;
+    const snd_trainer_opts o = {.dtype = t, .seed = 3, .threads = threads};
+    CHECK_OK(snd_trainer_create(j->spec, &j->s, j->set, &o, &tr));
+    return tr;
+}
+
+// ---- against an independent computation ---------------------------------------------------------------------------------------------
+
+static const snd_train_state NO_STATE = {0};
+
+// The tensors of the newest checkpoint.
+static snd_stfile *saved(snd_trainer *t, const char *dir) {
+    const char *path;
+    char file[512];
+    snd_stfile *f;
+    snd_arena *a = snd_arena_create();
+    CHECK_OK(snd_checkpoint_save(t, &NO_STATE, dir));
+    CHECK_OK(snd_checkpoint_newest(a, dir, &path));
+    snprintf(file, sizeof file, "%s/model.safetensors", path);
+    CHECK_OK(snd_st_open(file, &f));
+    snd_arena_destroy(a);
+    return f;
+}
+
+// What the rows of train.tsv are compared with: case, kind, then step: number, loss, gradient norm, learning rate; weight:
+// name, sum of w_k cos k (every element moves it, each by its own factor), sum of squares.
+static struct now {
+    const golden_case *c;
+    snd_trainer *t;
+    snd_stfile *f;
+    double tol;
+    int steps, weights;
+} now;
+
+static double number(const char *text) {
+    double v;
+    assert_true(snd_parse_num(text, &v, NULL));
+    return v;
+}
+
+static void check_step(char **cells, int n) {
+    snd_step s;
+    if (strcmp(cells[0], now.c->name) || strcmp(cells[1], "step")) return;
+    assert_int_equal(n, 6);
+    CHECK_OK(snd_trainer_step(now.t, &s));
+    assert_int_equal(s.step, (int)number(cells[2]));
+    CHECK_REL(s.loss, number(cells[3]), now.tol);
+    CHECK_REL(s.grad_norm, number(cells[4]), now.tol);
+    CHECK_REL(s.lr, number(cells[5]), 1e-12);
+    now.steps++;
+}
+
+static void check_weight(char **cells, int n) {
+    if (strcmp(cells[0], now.c->name) || strcmp(cells[1], "weight")) return;
+    assert_int_equal(n, 5);
+    const snd_tensor *t = snd_st_find(now.f, cells[2]);
+    assert_non_null(t);
+    const int64_t size = snd_shape_size(t->shape);
+    double *x = calloc((size_t)size, sizeof *x), dot = 0, sq = 0;
+    assert_non_null(x);
+    snd_convert(t->data, t->dtype, x, SND_F64, size);
+    for (int64_t k = 0; k < size; k++) {
+        dot += x[k] * cos((double)k);
+        sq += x[k] * x[k];
+    }
+    free(x);
+    const double want_dot = number(cells[3]), want_sq = number(cells[4]);
+    const double scale = sqrt(want_sq * (double)size) + 0.01; // of biases: they have moved by a few steps of lr
+    now.weights++;
+    // keys' biases have no gradient but rounding, which Adam makes as large as any
+    if (want_sq < 1e-12 && now.tol > 1e-6) return;
+    if (!(fabs(dot - want_dot) <= now.tol * scale) || !(fabs(sq - want_sq) <= now.tol * (want_sq + 0.01)))
+        fail_msg("%s: %s: %.17g and %.17g, want %s and %s", now.c->name, cells[2], dot, sq, cells[3], cells[4]);
+}
+
+static void check_golden(const golden_case *c, snd_dtype t, double tol) {
+    char dir[64];
+    job j = open_job(c, NULL, NULL);
+    now = (struct now){.c = c, .t = start(&j, t, 2), .tol = tol};
+    tsv_each("train.tsv", check_step);
+    assert_int_equal(now.steps, STEPS);
+    snprintf(dir, sizeof dir, "%s-%s", c->name, snd_dtype_name(t));
+    now.f = saved(now.t, in_folder(dir));
+    tsv_each("train.tsv", check_weight);
+    assert_int_equal(now.weights, snd_st_count(now.f));
+    snd_st_close(now.f);
+    snd_trainer_destroy(now.t);
+    close_job(&j);
+}
+
+static void ten_steps_equal_an_independent_computation(void **state) {
+    (void)state;
+    for (int i = 0; i < N_CASES; i++) {
+        check_golden(&CASES[i], SND_F64, 1e-8);
+        check_golden(&CASES[i], SND_F32, 1e-3);
+    }
+}
+
+// ---- what must hold of any run ------------------------------------------------------------------------------------------------------
+
+static const char *const DROPPING[] = {"dropout=0.2", "attn_dropout=0.1", NULL};
+
+typedef struct trace {
+    double loss[STEPS], norm[STEPS], valid;
+} trace;
+
+static void go(snd_trainer *t, int from, int to, trace *out) {
+    for (int i = from; i < to; i++) {
+        snd_step s;
+        CHECK_OK(snd_trainer_step(t, &s));
+        out->loss[i] = s.loss;
+        out->norm[i] = s.grad_norm;
+    }
+}
+
+static trace run_of(const golden_case *c, const char *const *model, const char *const *train, int threads,
+                    snd_dtype t) {
+    trace out;
+    job j = open_job(c, model, train);
+    snd_trainer *tr = start(&j, t, threads);
+    go(tr, 0, STEPS, &out);
+    CHECK_OK(snd_trainer_eval(tr, SND_SPLIT_VALID, 0, &out.valid));
+    snd_trainer_destroy(tr);
+    close_job(&j);
+    return out;
+}
+
+static void threads_change_no_bit(void **state) {
+    (void)state;
+    for (int i = 0; i < N_CASES; i++) {
+        const char *const ema[] = {"ema=0.9", NULL};
+        const trace a = run_of(&CASES[i], DROPPING, ema, 1, SND_F32), b = run_of(&CASES[i], DROPPING, ema, 3, SND_F32);
+        assert_memory_equal(&a, &b, sizeof a);
+        assert_true(a.loss[STEPS - 1] < a.loss[0]);
+    }
+}
+
+// Dropout's draws included: they belong to the examples, not to the parts.
+static void parts_change_no_gradient(void **state) {
+    (void)state;
+    for (int i = 0; i < N_CASES; i++) {
+        const char *const one[] = {"accumulate=1", NULL}, *const two[] = {"accumulate=2", NULL};
+        const trace a = run_of(&CASES[i], DROPPING, one, 2, SND_F64), b = run_of(&CASES[i], DROPPING, two, 2, SND_F64);
+        for (int k = 0; k < STEPS; k++) {
+            CHECK_REL(b.loss[k], a.loss[k], 1e-10);
+            CHECK_REL(b.norm[k], a.norm[k], 1e-9);
+        }
+        CHECK_REL(b.valid, a.valid, 1e-9);
+    }
+}
+
+static void dropout_acts_in_training_alone(void **state) {
+    (void)state;
+    const char *const still[] = {"lr=0", "steps=3", NULL};
+    const trace a = run_of(&CASES[0], NULL, still, 2, SND_F64), b = run_of(&CASES[0], DROPPING, still, 2, SND_F64);
+    assert_true(fabs(a.loss[0] - b.loss[0]) > 1e-6);
+    CHECK_SAME(a.valid, b.valid);
+}
+
+static void a_resumed_run_goes_on_bit_for_bit(void **state) {
+    (void)state;
+    for (int i = 0; i < N_CASES; i++) {
+        char dir[64];
+        const char *path;
+        const char *const train[] = {"ema=0.9", i == 1 ? "optimizer=lion" : "optimizer=adamw", NULL};
+        job j = open_job(&CASES[i], DROPPING, train);
+        trace whole, parts;
+        snd_train_state st = {.best_valid = 1.25, .valid = NAN, .first_loss = 3, .best_step = 2, .targets = 7};
+        snd_trainer *a = start(&j, SND_F32, 2), *b = start(&j, SND_F32, 1), *c = start(&j, SND_F32, 1);
+        go(a, 0, STEPS, &whole);
+        CHECK_OK(snd_trainer_eval(a, SND_SPLIT_VALID, 0, &whole.valid));
+        go(b, 0, 4, &parts);
+        snprintf(dir, sizeof dir, "resume-%d", i);
+        CHECK_OK(snd_checkpoint_save(b, &st, in_folder(dir)));
+        CHECK_OK(snd_checkpoint_newest(j.arena, in_folder(dir), &path));
+        st = (snd_train_state){0};
+        CHECK_OK(snd_checkpoint_load(c, &st, path));
+        assert_int_equal(st.targets, 7);
+        assert_int_equal(st.best_step, 2);
+        CHECK_SAME(st.best_valid, 1.25);
+        CHECK_SAME(st.valid, NAN);
+        go(c, 4, STEPS, &parts);
+        CHECK_OK(snd_trainer_eval(c, SND_SPLIT_VALID, 0, &parts.valid));
+        assert_memory_equal(&whole, &parts, sizeof whole);
+        snd_trainer_destroy(a), snd_trainer_destroy(b), snd_trainer_destroy(c);
+        close_job(&j);
+    }
+}
+
+static void a_checkpoint_of_another_run_is_refused(void **state) {
+    (void)state;
+    const char *path;
+    const char *const wider[] = {"hidden=48", NULL}, *const sgd[] = {"optimizer=sgd", NULL};
+    snd_train_state st = {0};
+    job a = open_job(&CASES[0], NULL, NULL), b = open_job(&CASES[0], wider, NULL), c = open_job(&CASES[0], NULL, sgd);
+    snd_trainer *ta = start(&a, SND_F32, 1), *tb = start(&b, SND_F32, 1), *tc = start(&c, SND_F32, 1),
+                *td = start(&a, SND_F64, 1);
+    CHECK_OK(snd_checkpoint_save(ta, &st, in_folder("other")));
+    CHECK_OK(snd_checkpoint_newest(a.arena, in_folder("other"), &path));
+    CHECK_STATUS(snd_checkpoint_load(tb, &st, path), SONDE_EINPUT);
+    CHECK_STATUS(snd_checkpoint_load(tc, &st, path), SONDE_EINPUT);
+    CHECK_STATUS(snd_checkpoint_load(td, &st, path), SONDE_EINPUT);
+    CHECK_OK(snd_checkpoint_load(ta, &st, path));
+    CHECK_STATUS(snd_checkpoint_newest(a.arena, in_folder("nowhere"), &path), SONDE_EIO);
+    snd_trainer_destroy(ta), snd_trainer_destroy(tb), snd_trainer_destroy(tc), snd_trainer_destroy(td);
+    close_job(&a), close_job(&b), close_job(&c);
+}
+
+static void note_name(void *ctx, const char *name) {
+    snd_buf_printf(ctx, "%s ", name);
+}
+
+// The last two and the best; what an interrupted save left goes away.
+static void old_checkpoints_go(void **state) {
+    (void)state;
+    job j = open_job(&CASES[0], NULL, NULL);
+    snd_trainer *t = start(&j, SND_F32, 1);
+    snd_train_state st = {.best_step = 2};
+    trace unused;
+    CHECK_OK(snd_make_dirs(in_folder("old/checkpoints/7.tmp")));
+    CHECK_OK(snd_make_dirs(in_folder("old/checkpoints/1.old")));
+    CHECK_OK(snd_write_file(in_folder("old/checkpoints/7.tmp/model.safetensors"), "half", 4));
+    for (int i = 0; i < 5; i++) {
+        go(t, i, i + 1, &unused);
+        CHECK_OK(snd_checkpoint_save(t, &st, in_folder("old")));
+    }
+    snd_buf names = {0};
+    CHECK_OK(snd_list_folder(in_folder("old/checkpoints"), note_name, &names));
+    assert_string_equal(names.s, "2 4 5 ");
+    snd_buf_free(&names);
+    snd_trainer_destroy(t);
+    close_job(&j);
+}
+
+// A gradient that is not finite is told, and moves nothing.
+static void a_nan_is_not_learned(void **state) {
+    (void)state;
+    const char *const huge[] = {"optimizer=sgd", "lr=1e6", "clip=0", "warmup=0", "weight_decay=0", NULL};
+    job j = open_job(&CASES[0], NULL, huge);
+    snd_trainer *t = start(&j, SND_F32, 1);
+    snd_step s = {.loss = 0};
+    for (int i = 0; i < STEPS && isfinite(s.loss) && isfinite(s.grad_norm); i++) CHECK_OK(snd_trainer_step(t, &s));
+    assert_false(isfinite(s.loss) && isfinite(s.grad_norm));
+    const int64_t stood = s.step;
+    CHECK_OK(snd_trainer_step(t, &s));
+    assert_int_equal(s.step, stood);
+    snd_trainer_destroy(t);
+    close_job(&j);
+}
+
+// ---- settings and schedules -----------------------------------------------------------------------------------------------------------
+
+static void schedules_have_no_corner(void **state) {
+    (void)state;
+    static const char *const names[] = {"constant", "linear", "cosine", "invsqrt", "wsd"};
+    static const int64_t steps[] = {1, 2, 3, 10, 1000, 1000000000000}, warm[] = {0, 1, 2, 10, 5000};
+    static const double ends[] = {0, 0.1, 1};
+    for (int n = 0; n < 5; n++)
+        for (int a = 0; a < 6; a++)
+            for (int b = 0; b < 5; b++)
+                for (int e = 0; e < 3; e++) {
+                    const snd_train_settings s = {.schedule = names[n],
+                                                  .lr = 2,
+                                                  .steps = steps[a],
+                                                  .warmup = warm[b],
+                                                  .lr_end = ends[e],
+                                                  .decay_share = ends[e]};
+                    const int64_t at[] = {1,        2,           warm[b], warm[b] + 1, steps[a] / 2, steps[a] - 1,
+                                          steps[a], steps[a] + 5};
+                    for (int k = 0; k < 8; k++) {
+                        const double lr = at[k] > 0 ? snd_train_lr(&s, at[k]) : 1;
+                        if (!(lr > 0 && lr <= 2))
+                            fail_msg("%s: step %lld of %lld: %g", names[n], (long long)at[k], (long long)steps[a], lr);
+                    }
+                    const int64_t top = warm[b] > 1 ? warm[b] : 1;
+                    if (top <= steps[a]) CHECK_REL(snd_train_lr(&s, top), 2, 1e-15);
+                }
+}
+
+static void settings_are_checked(void **state) {
+    (void)state;
+    snd_train_settings s = snd_train_defaults();
+    for (int i = 0; i < snd_train_key_count(); i++)
+        CHECK_OK(snd_train_setting(&s, "", snd_train_key_at(i)->name, snd_train_key_at(i)->dflt));
+    CHECK_STATUS(snd_train_setting(&s, "", "stepz", "3"), SONDE_ENAME);
+    assert_non_null(strstr(sonde_error_message(), "nearest known is steps"));
+    CHECK_STATUS(snd_train_setting(&s, "", "steps", "0"), SONDE_ERANGE);
+    CHECK_STATUS(snd_train_setting(&s, "", "steps", "1.5"), SONDE_ETYPE);
+    CHECK_STATUS(snd_train_setting(&s, "", "lr", "nan"), SONDE_ERANGE);
+    CHECK_STATUS(snd_train_setting(&s, "", "beta1", "1"), SONDE_ERANGE);
+    CHECK_STATUS(snd_train_setting(&s, "", "optimizer", "ada"), SONDE_ENAME);
+    CHECK_STATUS(snd_train_setting(&s, "", "optimizer", ""), SONDE_ENAME);
+}
+
+// ---- what the tool computes from --------------------------------------------------------------------------------------------------------
+
+static void put_batch(const snd_batch *b, const char *path) {
+    const snd_shape ids = SND_SHAPE(b->shape.rows, b->shape.tokens),
+                    src = SND_SHAPE(b->shape.rows, b->shape.src_tokens);
+    snd_tensor t[4] = {{"tokens", SND_I64, ids, b->tokens},
+                       {"targets", SND_I64, ids, b->targets},
+                       {"src_tokens", SND_I64, src, b->src_tokens},
+                       {"src_lengths", SND_I64, SND_SHAPE(b->shape.rows), b->src_lengths}};
+    CHECK_OK(snd_st_write(path, t, b->src_tokens ? 4 : 2, NULL, 0));
+}
+
+static void dump(const char *name, const char *dir) {
+    for (int i = 0; i < N_CASES; i++) {
+        if (strcmp(CASES[i].name, name) != 0) continue;
+        job j = open_job(&CASES[i], NULL, NULL);
+        snd_trainer *t = start(&j, SND_F64, 1);
+        CHECK_OK(snd_checkpoint_save(t, &NO_STATE, dir));
+        snd_batches *batches;
+        snd_batch b;
+        const snd_batching how = {j.s.batch, j.s.tokens, j.spec->vocab, 3};
+        CHECK_OK(snd_batches_open(j.set, &how, &batches));
+        CHECK_OK(snd_batch_make(batches, &b));
+        for (int k = 0; k < STEPS; k++) {
+            char path[512];
+            snprintf(path, sizeof path, "%s/batch-%d.safetensors", dir, k);
+            CHECK_OK(snd_batches_get(batches, SND_SPLIT_TRAIN, k, 0, 1, &b));
+            put_batch(&b, path);
+        }
+        snd_batch_free(&b);
+        snd_batches_close(batches);
+        snd_trainer_destroy(t);
+        close_job(&j);
+    }
+}
+
+static int set_up(void **state) {
+    (void)state;
+    snprintf(folder, sizeof folder, "train-test-%ld", (long)getpid());
+    CHECK_OK(snd_make_dirs(folder));
+    write_text("text", 700);
+    write_pairs("pairs", 60);
+    return 0;
+}
+
+static int clear(void **state) {
+    (void)state;
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
+}
+
+int main(int argc, char **argv) {
+    if (argc == 4 && !strcmp(argv[1], "--dump")) {
+        set_up(NULL);
+        dump(argv[2], argv[3]);
+        return clear(NULL);
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ten_steps_equal_an_independent_computation),
+        cmocka_unit_test(threads_change_no_bit),
+        cmocka_unit_test(parts_change_no_gradient),
+        cmocka_unit_test(dropout_acts_in_training_alone),
+        cmocka_unit_test(a_resumed_run_goes_on_bit_for_bit),
+        cmocka_unit_test(a_checkpoint_of_another_run_is_refused),
+        cmocka_unit_test(old_checkpoints_go),
+        cmocka_unit_test(a_nan_is_not_learned),
+        cmocka_unit_test(schedules_have_no_corner),
+        cmocka_unit_test(settings_are_checked),
+    };
+    return cmocka_run_group_tests(tests, set_up, clear);
+}
