@@ -284,6 +284,41 @@ static void memory_is_the_encoders_output(void **state) {
     close_model(&b);
 }
 
+// A source with padding behind it, of whatever tokens, is the source alone.
+static void padding_is_not_read(void **state) {
+    (void)state;
+    static const char *const positions[] = {"position=rope", "position=t5", "position=alibi", "position=sinusoidal"};
+    for (int k = 0; k < 4; k++) {
+        const char *const keys[] = {"arch=encoder-decoder",
+                                    "encoder_layers=2",
+                                    "decoder_layers=2",
+                                    "width=8",
+                                    "heads=2",
+                                    "vocab=7",
+                                    positions[k],
+                                    DRAWN};
+        model padded = open_model("pre", keys, 8), alone = open_model("pre", keys, 8);
+        static const int64_t lengths[] = {3, 3};
+        int64_t *wide = give_tokens(&padded, "src_tokens", 2, 6), *exact = give_tokens(&alone, "src_tokens", 2, 3);
+        for (int b = 0; b < 2; b++) memcpy(exact + 3 * b, wide + 6 * b, 3 * sizeof *exact);
+        give_tokens(&padded, "tokens", 2, 4);
+        give_tokens(&alone, "tokens", 2, 4);
+        give(&padded, "dy", 2, 4, 8);
+        give(&alone, "dy", 2, 4, 8);
+        padded.in[padded.n_in++] = (snd_tensor){"src_lengths", SND_I64, SND_SHAPE(2), (void *)lengths};
+        run(&padded);
+        run(&alone);
+        same_tokens(&padded, "logits", 0, &alone, "logits", 0, 4);
+        same_tokens(&padded, "grad.encoder.in.x", 0, &alone, "grad.encoder.in.x", 0, 3);
+        int64_t n;
+        const double *g = result(&padded, "grad.encoder.in.x", &n);
+        for (int64_t i = 0; i < n; i++)
+            if (i / 8 % 6 >= 3) CHECK_SAME(g[i], 0);
+        close_model(&padded);
+        close_model(&alone);
+    }
+}
+
 // What a sublayer read of the first half, as the memory of the second: the whole sequence's second half.
 static void segments_join(void **state) {
     (void)state;
@@ -451,6 +486,14 @@ static void bad_inputs(void **state) {
     give(&m, "src_x", 2, 3, 6);
     give(&m, "mem.decoder.layers.0.A", 1, 2, 6);
     refused("examples of a past", &m, SONDE_ESHAPE, "mem.decoder.layers.0.A has shape [1, 2, 6]|2 examples");
+    static const int64_t lengths[] = {3, 4, 1};
+    for (int k = 0; k < 2; k++) {
+        give(&m, "x", 2, 3, 6);
+        give(&m, "src_x", 2, 3, 6);
+        m.in[m.n_in++] = (snd_tensor){"src_lengths", SND_I64, SND_SHAPE(2 + k), (void *)lengths};
+        refused("lengths", &m, k ? SONDE_ESHAPE : SONDE_ERANGE,
+                k ? "src_lengths has shape [3]|[2] is needed" : "src_lengths[1] is 4|1 to 3 source tokens");
+    }
     give(&m, "x", 2, 3, 6);
     give(&m, "src_x", 2, 3, 6);
     give(&m, "mem.decoder.layers.0.C", 2, 2, 6);
@@ -466,10 +509,15 @@ int main(void) {
     snprintf(in_path, sizeof in_path, "/tmp/sonde-tf-in-%ld.safetensors", (long)getpid());
     snprintf(out_path, sizeof out_path, "/tmp/sonde-tf-out-%ld.safetensors", (long)getpid());
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients),       cmocka_unit_test(memory_is_the_encoders_output),
-        cmocka_unit_test(segments_join),   cmocka_unit_test(x_is_the_embedding),
-        cmocka_unit_test(logits_scale),    cmocka_unit_test(order),
-        cmocka_unit_test(same_parameters), cmocka_unit_test(bad_inputs),
+        cmocka_unit_test(gradients),
+        cmocka_unit_test(memory_is_the_encoders_output),
+        cmocka_unit_test(padding_is_not_read),
+        cmocka_unit_test(segments_join),
+        cmocka_unit_test(x_is_the_embedding),
+        cmocka_unit_test(logits_scale),
+        cmocka_unit_test(order),
+        cmocka_unit_test(same_parameters),
+        cmocka_unit_test(bad_inputs),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     unlink(in_path);

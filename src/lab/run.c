@@ -155,6 +155,23 @@ static sonde_status read_pasts(const job *j, snd_build *b) {
     return SONDE_OK;
 }
 
+// How many source tokens of each example are no padding.
+static sonde_status read_lengths(const job *j, snd_build *b) {
+    const snd_tensor *t = given(j, "src_lengths");
+    char s[160];
+    if (!t) return SONDE_OK;
+    SND_TRY(need_integers(j, t));
+    SND_FAIL_IF(t->shape.nd != 1 || t->shape.dim[0] != b->rows, SONDE_ESHAPE,
+                "%s: src_lengths has shape %s; [%lld] is needed", j->o->input, snd_shape_text(t->shape, s),
+                (long long)b->rows);
+    for (int64_t i = 0; i < b->rows; i++)
+        SND_FAIL_IF(integer_at(t, i) < 1 || integer_at(t, i) > b->src_tokens, SONDE_ERANGE,
+                    "%s: src_lengths[%lld] is %lld; 1 to %lld source tokens are there", j->o->input, (long long)i,
+                    (long long)integer_at(t, i), (long long)b->src_tokens);
+    b->src_lengths = true;
+    return SONDE_OK;
+}
+
 static sonde_status sequences(const job *j, snd_build *b) {
     static const char *const own[] = {NULL, "tokens", "x", NULL}, *const src[] = {NULL, "src_tokens", "src_x",
                                                                                   "memory"};
@@ -164,6 +181,7 @@ static sonde_status sequences(const job *j, snd_build *b) {
         SND_TRY(one_of(j, src, "src_tokens, src_x, memory", &b->src_feed, &B, &b->src_tokens));
         SND_FAIL_IF(B != b->rows, SONDE_ESHAPE, "%s: %s has %lld examples, %s has %lld; as many are needed",
                     j->o->input, own[b->feed], (long long)b->rows, src[b->src_feed], (long long)B);
+        SND_TRY(read_lengths(j, b));
     }
     return read_pasts(j, b);
 }
@@ -171,9 +189,10 @@ static sonde_status sequences(const job *j, snd_build *b) {
 // What files may hold besides mem.*, by family.
 static int known_inputs(const snd_spec *s, const char **names) {
     static const char *const rows[] = {"input", "cond", "dy", "targets"};
-    static const char *const tf[] = {"tokens", "x", "cond", "dy", "targets", "src_tokens", "src_x", "memory"};
+    static const char *const tf[] = {"tokens",     "x",     "cond",   "dy",         "targets",
+                                     "src_tokens", "src_x", "memory", "src_lengths"};
     const bool sequences = s->family == SND_FAM_TRANSFORMER;
-    const int n = !sequences ? 4 : s->arch == SND_ARCH_ENCDEC ? 8 : 5;
+    const int n = !sequences ? 4 : s->arch == SND_ARCH_ENCDEC ? 9 : 5;
     for (int i = 0; i < n; i++) names[i] = sequences ? tf[i] : rows[i];
     return n;
 }
@@ -190,7 +209,7 @@ static sonde_status unknown_input(const job *j, const char *name, const char *co
 }
 
 static sonde_status refuse_unknown_inputs(const job *j) {
-    const char *known[8];
+    const char *known[9];
     const int n = known_inputs(j->spec, known);
     const bool xl = j->spec->family == SND_FAM_TRANSFORMER && j->spec->position == SND_POS_XL;
     for (int64_t i = 0; i < snd_st_count(j->input); i++) {
