@@ -4,7 +4,7 @@
 #include <signal.h>
 #include <sys/time.h>
 
-static const snd_kgemm kinds[3] = {SND_KGEMM_OWN, SND_KGEMM_OPENBLAS, SND_KGEMM_NONE};
+static const snd_kgemm kinds[4] = {SND_KGEMM_OWN, SND_KGEMM_OPENBLAS, SND_KGEMM_ONEDNN, SND_KGEMM_NONE};
 
 typedef struct shape {
     int64_t M, N, K;
@@ -53,7 +53,7 @@ static void every_layout_and_backend(void **state) {
     static const shape shapes[] = {{1, 1, 1},     {1, 7, 5},     {5, 1, 9},   {33, 34, 35},  {64, 64, 64},
                                    {65, 1, 300},  {1, 130, 257}, {3, 200, 0}, {130, 129, 7}, {129, 257, 40},
                                    {31, 65, 129}, {0, 4, 4},     {4, 0, 4},   {259, 401, 5}};
-    for (int k = 0; k < 3; k++) {
+    for (int k = 0; k < 4; k++) {
         snd_k_limit_gemm(kinds[k]);
         EACH_TYPE(t)
         for (unsigned c = 0; c < sizeof shapes / sizeof *shapes; c++)
@@ -72,7 +72,7 @@ static void exact_sums_are_equal(void **state) {
         const int64_t n = 160;
         arr A = arr_make(t, n * n, 0), B = arr_make(t, n * n, 0), C = arr_make(t, n * n, 0);
         for (int64_t i = 0; i < n * n; i++) put(&A, i, (double)(i * 7 % 15 - 7)), put(&B, i, (double)(i * 11 % 13 - 6));
-        for (int k = 0; k < 3; k++) {
+        for (int k = 0; k < 4; k++) {
             snd_k_limit_gemm(kinds[k]);
             EACH_ISA(isa) {
                 snd_k_gemm(2, t, false, true, n, n, n, 1, A.p, n, B.p, n, 0, C.p, n);

@@ -1,6 +1,7 @@
-// Front of the matrix product. C is cut into a grid of tiles that depends on M, N and K only; a tile is one call of a
-// single-threaded kernel: oneDNN's dnnl_sgemm (f32), OpenBLAS' cblas_*gemm (f64; f32 without oneDNN), or our own loop.
-// So the bits do not depend on the thread count, which neither library promises for its own threading.
+// Front of the matrix product. C is cut into a grid of tiles that depends on the shape only; a tile is one call of a
+// single-threaded kernel: oneDNN's dnnl_sgemm (f32), OpenBLAS' cblas_*gemm (f64; f32 without oneDNN), or our own loop,
+// chosen by shape as measured. So the bits do not depend on the thread count, which neither library promises for its
+// own threading.
 // oneDNN's kernels (2.6.3, AVX-512) keep the stack pointer in their packed operands: a signal handler that runs on the
 // stack meanwhile writes its frame into the heap. So signals wait until the product is done.
 // The libraries are opened at the first product that is worth it and never closed; nothing links to them.
@@ -135,6 +136,7 @@ typedef struct gemm_job {
     snd_kt_gemm *own;
     bool ta, tb;
     int64_t M, N, K, lda, ldb, ldc, rows, cols, across; // tiles are rows x cols, `across` of them side by side
+    int th;
     double alpha, beta;
     const void *A, *B;
     void *C;
@@ -160,18 +162,25 @@ static void blas_tile(const gemm_job *j, int64_t m, int64_t n, const void *a, co
                   (float)j->beta, c, (int)j->ldc);
 }
 
+// Of op(B), those of tile i.
+static const void *columns(const gemm_job *j, int64_t i) {
+    const int64_t c0 = i % j->across * j->cols;
+    return snd_at(j->B, j->tb ? c0 * j->ldb : c0, snd_k_size(j->t));
+}
+
+// The threads take tiles in order, so that one will have the tile that lies `th` further on, or one near it.
 static void tile_task(void *ctx, int64_t i) {
     const gemm_job *j = ctx;
     const size_t size = snd_k_size(j->t);
     const int64_t r0 = i / j->across * j->rows, c0 = i % j->across * j->cols;
     const int64_t m = j->M - r0 < j->rows ? j->M - r0 : j->rows, n = j->N - c0 < j->cols ? j->N - c0 : j->cols;
-    const void *a = snd_at(j->A, j->ta ? r0 : r0 * j->lda, size), *b = snd_at(j->B, j->tb ? c0 * j->ldb : c0, size);
+    const void *a = snd_at(j->A, j->ta ? r0 : r0 * j->lda, size), *b = columns(j, i);
     void *c = snd_at_mut(j->C, r0 * j->ldc + c0, size);
     if (j->how == SND_KGEMM_ONEDNN && dnnl_tile(j, m, n, a, b, c)) return;
     if (j->how == SND_KGEMM_OPENBLAS)
         blas_tile(j, m, n, a, b, c);
     else
-        j->own(j->ta, j->tb, m, n, j->K, j->alpha, a, j->lda, b, j->ldb, j->beta, c, j->ldc);
+        j->own(j->ta, j->tb, m, n, j->K, j->alpha, a, j->lda, b, j->ldb, j->beta, c, j->ldc, columns(j, i + j->th));
 }
 
 // ---- the grid ------------------------------------------------------------------------------------------------------
@@ -180,13 +189,32 @@ static int64_t ceil_div(int64_t a, int64_t b) {
     return (a + b - 1) / b;
 }
 
-// Tiles of about 256 x 192 run at 0.86 (x Wᵀ) to 0.96 of two cores' roof with oneDNN 2.6.3, whose kernels are 48 columns
-// wide and pack their operands anew for every tile; 128 x 128 at 0.80 to 0.93, 64 wide a tenth below. Where there would be
-// fewer than four, tiles are of about 128 x 128, and a few large ones are cut once more so that two or four threads find
-// equal shares.
+static bool fits_int(const gemm_job *j) {
+    return j->M <= INT_MAX && j->N <= INT_MAX && j->K <= INT_MAX && j->lda <= INT_MAX && j->ldb <= INT_MAX &&
+           j->ldc <= INT_MAX;
+}
+
+// oneDNN 2.6.3 packs an operand that is stored transposed slowly: x Wᵀ runs at 0.6 (64 rows) to 0.89 of a core's roof,
+// by our own loop at 0.90 to 0.95; where nothing is transposed or A is, oneDNN reaches 0.97 to 0.98, we 0.92 to 0.96. A
+// strip of fewer rows than ours would be multiplied in vain.
+static bool own_is_faster(const gemm_job *j) {
+    return j->t == SND_F32 && snd_k_isa() == SND_ISA_AVX512 && j->tb && !j->ta && j->M > 8;
+}
+
+static snd_kgemm choose_kernel(const gemm_job *j) {
+    const bool tiny = j->K <= 0 || j->M * j->N * j->K <= 32 * 32 * 32; // not worth a library, nor its loading
+    if (tiny || !fits_int(j)) return SND_KGEMM_OWN;
+    const bool forced = atomic_load_explicit(&hook, memory_order_relaxed) != SND_KGEMM_NONE;
+    return !forced && own_is_faster(j) ? SND_KGEMM_OWN : backend(j->t);
+}
+
+// Our own loop copies 128 columns of B at a time. Tiles of about 256 x 192 suit oneDNN, whose kernels are 48 columns wide
+// and pack their operands anew for every tile (128 x 128 is 3 % slower, 64 wide a tenth). Where there would be fewer than
+// four, tiles are smaller, and a few large ones are cut once more so that two or four threads find equal shares.
 static void choose_grid(gemm_job *j) {
-    int64_t down = ceil_div(j->M, 256), over = ceil_div(j->N, 192), multiple = 48;
-    if (down * over < 4 || j->M <= 128) {
+    const bool own = j->how == SND_KGEMM_OWN;
+    int64_t down = ceil_div(j->M, 256), over = ceil_div(j->N, own ? 128 : 192), multiple = own ? 32 : 48;
+    if (down * over < 4 || (!own && j->M <= 128)) {
         down = ceil_div(j->M, 128);
         over = ceil_div(j->N, 128);
         multiple = 16; // whole vectors
@@ -203,17 +231,13 @@ static void choose_grid(gemm_job *j) {
     j->across = ceil_div(j->N, j->cols);
 }
 
-static bool fits_int(const gemm_job *j) {
-    return j->M <= INT_MAX && j->N <= INT_MAX && j->K <= INT_MAX && j->lda <= INT_MAX && j->ldb <= INT_MAX &&
-           j->ldc <= INT_MAX;
-}
-
 void snd_k_gemm(int th, snd_dtype t, bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const void *A,
                 int64_t lda, const void *B, int64_t ldb, double beta, void *C, int64_t ldc) {
     assert(t == SND_F32 || t == SND_F64);
     assert(lda >= (ta ? M : K) && ldb >= (tb ? K : N) && ldc >= N);
     if (M <= 0 || N <= 0) return;
     gemm_job j = {.t = t,
+                  .th = th,
                   .own = SND_PICK(gemm, t),
                   .ta = ta,
                   .tb = tb,
@@ -228,8 +252,7 @@ void snd_k_gemm(int th, snd_dtype t, bool ta, bool tb, int64_t M, int64_t N, int
                   .A = A,
                   .B = B,
                   .C = C};
-    const bool tiny = K <= 0 || M * N * K <= 32 * 32 * 32; // not worth a library, nor its loading
-    j.how = tiny || !fits_int(&j) ? SND_KGEMM_OWN : backend(t);
+    j.how = choose_kernel(&j);
     choose_grid(&j);
     const int64_t tiles = ceil_div(M, j.rows) * j.across;
     const bool hold = j.how == SND_KGEMM_ONEDNN;

@@ -82,8 +82,9 @@ typedef void snd_kt_rowcos(int64_t rows, int64_t D, const void *x, const void *y
 typedef double snd_kt_absmax(int64_t n, const void *x);
 typedef int64_t snd_kt_count_below(int64_t n, const void *x, double limit);
 
+/// See snd_k_gemm; `next`: the B of a call to come, of the same shape, or NULL.
 typedef void snd_kt_gemm(bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const void *A, int64_t lda,
-                         const void *B, int64_t ldb, double beta, void *C, int64_t ldc);
+                         const void *B, int64_t ldb, double beta, void *C, int64_t ldc, const void *next);
 /// Lower triangle (and up to three elements right of the diagonal) of x xT.
 typedef void snd_kt_gram(int64_t R, int64_t K, const void *x, double *G);
 /// See snd_k_cholesky; d and row are scratch of R each. Double only, so outside the table's types.

@@ -199,7 +199,7 @@ static const void *dw_piece(const snd_oprun *r, int64_t first, int64_t m, void *
 
 // Rows of a band of x with all rows up to its last one: what lies above the diagonal is left out but for a band's width.
 static void gram(const snd_oprun *r, const snd_rv *x, int64_t R, int64_t D, void *out) {
-    enum { BAND = 128 };
+    enum { BAND = 64 };
     for (int64_t i = 0; i < R; i += BAND) {
         const int64_t m = R - i < BAND ? R - i : BAND;
         void *to = (char *)out + (size_t)(i * R) * snd_dtype_size(r->t);
