@@ -128,12 +128,9 @@ static sonde_status add_stream_cells(maker *k, const char *name, snd_id v, int e
     return SONDE_OK;
 }
 
-// The attention of a call: the one node of its kind between what the call reads and what it gives. 0: none.
 static snd_id attention_stat(maker *k, const snd_call *c) {
-    const int last = snd_g_value(k->g, c->out)->node;
-    for (int n = snd_g_value(k->g, c->in)->node + 1; n < last; n++)
-        if (snd_g_node(k->g, n)->op == SND_OP_ATTENTION) return snd_g_attention_stats_of(k->g, n);
-    return 0;
+    const int32_t n = snd_model_attention(k->p->m, c);
+    return n < 0 ? 0 : snd_g_attention_stats_of(k->g, n);
 }
 
 static sonde_status add_call_cells(maker *k, const char *name, snd_id v) {

@@ -356,3 +356,18 @@ snd_id snd_model_tap(const snd_model *m, const char *name) {
 snd_id snd_model_input(const snd_model *m, const char *name) {
     return find(m->inputs, m->n_inputs, name);
 }
+
+int32_t snd_model_attention(const snd_model *m, const snd_call *c) {
+    const int last = snd_g_value(m->g, c->out)->node;
+    for (int n = snd_g_value(m->g, c->in)->node + 1; n < last; n++)
+        if (snd_g_node(m->g, n) && snd_g_node(m->g, n)->op == SND_OP_ATTENTION) return n;
+    return -1;
+}
+
+size_t snd_layer_prefix(const char *name, int *layer) {
+    const char *at = strstr(name, "layers."), *end = NULL;
+    int64_t l;
+    if (!at || !snd_parse_int(at + 7, &l, &end) || *end != '.') return 0;
+    *layer = (int)l;
+    return (size_t)(end + 1 - name);
+}

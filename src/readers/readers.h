@@ -70,6 +70,10 @@ typedef struct snd_build {
 /// too. Errors carry the formula's place; SONDE_EINPUT: more tokens than learned positions, targets without logits, a past
 /// that no sublayer reads; SONDE_EUNSUPPORTED: a capacity where tokens read those behind them (encoders, the mlp family).
 sonde_status snd_model_build(snd_arena *a, const snd_spec *spec, const snd_build *o, snd_model **out) SONDE_MUST_CHECK;
+/// Node of a call's attention, the one of its kind between what the call reads and what it gives. -1: none. Before fusing.
+int32_t snd_model_attention(const snd_model *m, const snd_call *c);
+/// "layers.3." and what stands before it, of a name inside a layer: bytes up to behind that dot, and the layer. 0: outside.
+size_t snd_layer_prefix(const char *name, int *layer);
 snd_id snd_model_tap(const snd_model *m, const char *name);    // 0: no such value
 snd_id snd_model_input(const snd_model *m, const char *name);  // 0: no such input
 /// The stacks of a spec in running order, as the walker wants them: one, or encoder and decoder. Returns their number.

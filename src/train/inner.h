@@ -4,6 +4,17 @@
 
 #include "train/train.h"
 
+// Statistics nodes of one layer.
+enum { SND_LOOK_CALLS = 8 };
+typedef struct snd_look {
+    size_t prefix;             // bytes of the name that all of the layer's names begin with
+    const char *name;          // of the stream at its end
+    snd_id x, q, gq;           // that stream; statistics of it and of its gradient
+    snd_id call[SND_LOOK_CALLS], attn[SND_LOOK_CALLS]; int n_calls, n_attn;
+} snd_look;
+
+typedef enum snd_net_kind { SND_NET_TRAIN, SND_NET_EVAL, SND_NET_WATCH } snd_net_kind;
+
 // The model for batches of one shape: a graph, its plan, an executor in the trainer's slab.
 typedef struct snd_net {
     snd_batch_shape shape;
@@ -13,7 +24,10 @@ typedef struct snd_net {
     snd_id loss, dloss;        // what is minimised; input: its upstream gradient
     snd_id *grad;              // by parameter, 0: none
     snd_id *state;             // by parameter: its value after the run (running statistics), 0: none
+    snd_look *looks; int n_looks;      // of a net that watches
 } snd_net;
+
+enum { SND_PIECE = 1 << 18 };      // elements of a tensor that are looked at together
 
 // One learned tensor: what a step moves. Pointers into the slabs.
 typedef struct snd_weight {
@@ -22,6 +36,8 @@ typedef struct snd_weight {
     const char *name;
     void *w, *m, *v, *ema, *sum;   // weights, moments, running average, gradient summed over parts; NULL where there is none
     double decay, toward;
+    int layer;                     // index of its snd_layer_state
+    double gsq, wsq, usq;          // sums of squares: gradient; on steps that watch, weights and their update
 } snd_weight;
 
 struct snd_trainer {
@@ -33,7 +49,9 @@ struct snd_trainer {
     snd_batches *batches;
     snd_batch batch;
     snd_trainer_opts o;
-    snd_net *nets, *evals; int n_nets;     // by shape; the same without what training adds
+    snd_net *nets, *evals, *watches; int n_nets;   // by shape; without what training adds; with statistics (NULL: never)
+    snd_layer_state *layers; int n_layers;
+    char *piece;                           // room for a piece of a tensor, of steps that watch
     void *slab; size_t slab_bytes;         // of values; the nets take turns
     snd_source source;                     // holds the parameters
     snd_weight *weights; int n_weights;
@@ -42,12 +60,17 @@ struct snd_trainer {
     int64_t step;                          // done
 };
 
-/// Graph and plan; the executor comes when the slab is there. `train`: gradients and dropout.
-sonde_status snd_net_make(snd_trainer *t, snd_batch_shape shape, bool train, snd_net *out) SONDE_MUST_CHECK;
+/// The model of a net alone.
+sonde_status snd_net_model(snd_trainer *t, snd_batch_shape shape, snd_net_kind kind, snd_model **out) SONDE_MUST_CHECK;
+/// Graph and plan; the executor comes when the slab is there. EVAL: without gradients and dropout; WATCH: with statistics, whose
+/// run gives the same loss and gradients bit for bit.
+sonde_status snd_net_make(snd_trainer *t, snd_batch_shape shape, snd_net_kind kind, snd_net *out) SONDE_MUST_CHECK;
 sonde_status snd_net_start(snd_trainer *t, snd_net *n) SONDE_MUST_CHECK;
 /// Sets the inputs from t->batch, of which `first` is the number of the first example, and runs.
 sonde_status snd_net_run(snd_trainer *t, snd_net *n, uint64_t seed, int64_t first, double dloss) SONDE_MUST_CHECK;
 double snd_net_loss(const snd_net *n);
+/// Seed of the draws of the step to come.
+uint64_t snd_trainer_step_seed(const snd_trainer *t);
 /// Copies running statistics back to where the next run reads them.
 sonde_status snd_net_keep_states(snd_trainer *t, snd_net *n) SONDE_MUST_CHECK;
 
@@ -56,7 +79,18 @@ sonde_status snd_weights_make(snd_trainer *t) SONDE_MUST_CHECK;
 void snd_weights_collect(snd_trainer *t, const snd_net *n, bool first);
 /// Norm of the gradient: of the sums, or of the net's own when the batch was in one part.
 double snd_weights_norm(snd_trainer *t, const snd_net *n);
-void snd_weights_update(snd_trainer *t, const snd_net *n, double lr, double scale);
+/// watch: notes wsq and usq.
+void snd_weights_update(snd_trainer *t, const snd_net *n, double lr, double scale, bool watch);
+
+// monitor.c
+/// Before differentiating: the layers of a net that watches, with what is looked at forward.
+sonde_status snd_looks_make(snd_trainer *t, snd_net *n) SONDE_MUST_CHECK;
+/// The trainer's layers, and which of them each weight belongs to.
+sonde_status snd_layers_make(snd_trainer *t) SONDE_MUST_CHECK;
+/// Reads the statistics of the net's last run.
+void snd_layers_read(snd_trainer *t, const snd_net *n);
+/// Adds what the weights noted.
+void snd_layers_weigh(snd_trainer *t);
 
 typedef struct snd_log snd_log;        // metrics.jsonl; NULL: nobody wants one
 /// The lines of steps up to this one stay (0: none).

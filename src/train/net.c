@@ -6,7 +6,8 @@
 
 // ---- making -------------------------------------------------------------------------------------------------------------------
 
-static sonde_status build(snd_trainer *t, snd_batch_shape shape, bool train, snd_model **out) {
+sonde_status snd_net_model(snd_trainer *t, snd_batch_shape shape, snd_net_kind kind, snd_model **out) {
+    const bool train = kind != SND_NET_EVAL;
     const snd_build b = {.dtype = t->o.dtype,
                          .rows = shape.rows,
                          .tokens = shape.tokens,
@@ -23,15 +24,19 @@ static sonde_status build(snd_trainer *t, snd_batch_shape shape, bool train, snd
     return SONDE_OK;
 }
 
+// Parameters and, where layers are looked at, the streams at their ends.
 static sonde_status differentiate(snd_trainer *t, snd_net *n) {
     snd_graph *g = n->m->g;
-    const int P = snd_g_param_count(g);
+    const int P = snd_g_param_count(g), all = P + n->n_looks;
     snd_id *wrt;
-    SND_NEW(t->arena, wrt, P + 1);
-    SND_NEW(t->arena, n->grad, P + 1);
+    SND_NEW(t->arena, wrt, all + 1);
+    SND_NEW(t->arena, n->grad, all + 1);
     n->dloss = snd_g_input(g, "dloss", snd_g_value(g, n->loss)->shape, SND_DT_NONE);
     for (int i = 0; i < P; i++) wrt[i] = snd_g_param_is_state(g, i) ? 0 : snd_g_param_at(g, i);
-    snd_g_grad(g, &n->loss, &n->dloss, 1, wrt, P, n->grad);
+    for (int i = 0; i < n->n_looks; i++) wrt[P + i] = n->looks[i].x;
+    snd_g_grad(g, &n->loss, &n->dloss, 1, wrt, all, n->grad);
+    for (int i = 0; i < n->n_looks; i++)
+        if (n->grad[P + i]) n->looks[i].gq = snd_g_stat(g, n->grad[P + i], 0, SND_SM_ONLY_Q);
     return snd_graph_status(g);
 }
 
@@ -43,30 +48,44 @@ static sonde_status find_states(snd_trainer *t, snd_net *n) {
     return SONDE_OK;
 }
 
-static sonde_status make_plan(snd_trainer *t, snd_net *n, bool train) {
+static int keep_looks(const snd_net *n, snd_id *keep) {
+    int k = 0;
+    for (int i = 0; i < n->n_looks; i++) {
+        const snd_look *l = &n->looks[i];
+        if (l->q) keep[k++] = l->q;
+        if (l->gq) keep[k++] = l->gq;
+        for (int c = 0; c < l->n_calls; c++) keep[k++] = l->call[c];
+        for (int c = 0; c < l->n_attn; c++) keep[k++] = l->attn[c];
+    }
+    return k;
+}
+
+static sonde_status make_plan(snd_trainer *t, snd_net *n) {
     snd_graph *g = n->m->g;
     const int P = snd_g_param_count(g);
     snd_id *keep;
     int k = 0;
-    SND_NEW(t->arena, keep, 2 * P + 1);
+    SND_NEW(t->arena, keep, 2 * P + 1 + n->n_looks * (2 + 2 * SND_LOOK_CALLS));
     keep[k++] = n->loss;
-    for (int i = 0; train && i < P; i++) {
+    for (int i = 0; n->grad && i < P; i++) {
         if (n->grad[i]) keep[k++] = n->grad[i];
         if (n->state[i]) keep[k++] = n->state[i];
     }
+    k += keep_looks(n, keep + k);
     (void)snd_g_fuse(g, keep, k);
     return snd_plan_make(t->arena, g, keep, k, &n->plan);
 }
 
-sonde_status snd_net_make(snd_trainer *t, snd_batch_shape shape, bool train, snd_net *out) {
+sonde_status snd_net_make(snd_trainer *t, snd_batch_shape shape, snd_net_kind kind, snd_net *out) {
     *out = (snd_net){.shape = shape};
-    SND_TRY(build(t, shape, train, &out->m));
+    SND_TRY(snd_net_model(t, shape, kind, &out->m));
     out->loss = snd_g_loss_in_pieces(out->m->g, out->m->loss);
-    if (train) {
+    if (kind == SND_NET_WATCH) SND_TRY(snd_looks_make(t, out));
+    if (kind != SND_NET_EVAL) {
         SND_TRY(differentiate(t, out));
         SND_TRY(find_states(t, out));
     }
-    return make_plan(t, out, train);
+    return make_plan(t, out);
 }
 
 sonde_status snd_net_start(snd_trainer *t, snd_net *n) {

@@ -59,12 +59,22 @@ typedef struct snd_trainer_opts {
     const snd_stop *stop;
 } snd_trainer_opts;
 
+/// One layer as a step found it; NaN: does not apply. Streams and gradients are root mean squares per coordinate.
+typedef struct snd_layer_state {
+    const char *name;          // "layers.3", "decoder.layers.0"; "" for what stands outside layers
+    double rms, grms;          // of the stream at its end, and of the loss's gradient by it
+    double write;              // smallest of its sublayers' outputs, against the stream
+    double entropy;            // smallest mean entropy of its attentions, over the logarithm of the keys read
+    double wrms, wgrms, update;    // of its weights' entries, of their gradients'; |update| / |weights|
+} snd_layer_state;
+
 typedef struct snd_step {
     int64_t step;              // done so far
     double loss;               // of this step's batch, before the update, label smoothing and dropout included
     double lr, grad_norm;      // norm before clipping
     int64_t targets;           // that were asked for
     double seconds;
+    const snd_layer_state *layers; int n_layers;   // every monitor_every steps and at the first, else NULL
 } snd_step;
 
 /// Draws the weights and plans every shape that batches can have. `settings` must be resolved; spec, set and batches are
@@ -79,6 +89,9 @@ sonde_status snd_trainer_step(snd_trainer *t, snd_step *out) SONDE_MUST_CHECK;
 /// Mean loss per target over the first `batches` (0: all) of a split, without dropout and smoothing, by the running average of
 /// the weights where there is one.
 sonde_status snd_trainer_eval(snd_trainer *t, snd_split split, int64_t batches, double *loss) SONDE_MUST_CHECK;
+/// After a loss or a gradient that is not finite: where in the step's computation that began, as a sentence ("layers.3.M.out is
+/// the first value that is not finite"), in the arena. Runs the step's batch once more with every value looked at.
+sonde_status snd_trainer_find_nonfinite(snd_trainer *t, snd_arena *a, const char **where, const char **text) SONDE_MUST_CHECK;
 int64_t snd_trainer_steps(const snd_trainer *t);           // done
 double snd_trainer_epochs(const snd_trainer *t);
 size_t snd_trainer_bytes(const snd_trainer *t);            // slabs of values, parameters, gradients and moments

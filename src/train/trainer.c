@@ -13,19 +13,25 @@ static sonde_status open_batches(snd_trainer *t) {
     return snd_batch_make(t->batches, &t->batch);
 }
 
+static sonde_status make_net(snd_trainer *t, snd_batch_shape shape, snd_net_kind kind, snd_net *n) {
+    SND_TRY(snd_net_make(t, shape, kind, n));
+    const size_t bytes = snd_plan_bytes(n->plan);
+    if (bytes > t->slab_bytes) t->slab_bytes = bytes;
+    return SONDE_OK;
+}
+
 static sonde_status make_nets(snd_trainer *t) {
     const snd_batch_shape *shapes;
     t->n_nets = snd_batches_shapes(t->batches, &shapes);
     SND_NEW(t->arena, t->nets, t->n_nets);
     SND_NEW(t->arena, t->evals, t->n_nets);
+    if (t->s.monitor_every > 0) SND_NEW(t->arena, t->watches, t->n_nets);
     for (int i = 0; i < t->n_nets; i++) {
         snd_batch_shape part = shapes[i];
         part.rows /= t->s.accumulate;
-        SND_TRY(snd_net_make(t, part, true, &t->nets[i]));
-        SND_TRY(snd_net_make(t, part, false, &t->evals[i]));
-        const size_t a = snd_plan_bytes(t->nets[i].plan), b = snd_plan_bytes(t->evals[i].plan);
-        if (a > t->slab_bytes) t->slab_bytes = a;
-        if (b > t->slab_bytes) t->slab_bytes = b;
+        SND_TRY(make_net(t, part, SND_NET_TRAIN, &t->nets[i]));
+        SND_TRY(make_net(t, part, SND_NET_EVAL, &t->evals[i]));
+        if (t->watches) SND_TRY(make_net(t, part, SND_NET_WATCH, &t->watches[i]));
     }
     return SONDE_OK;
 }
@@ -37,6 +43,7 @@ static sonde_status start_nets(snd_trainer *t) {
     for (int i = 0; i < t->n_nets; i++) {
         SND_TRY(snd_net_start(t, &t->nets[i]));
         SND_TRY(snd_net_start(t, &t->evals[i]));
+        if (t->watches) SND_TRY(snd_net_start(t, &t->watches[i]));
     }
     return SONDE_OK;
 }
@@ -45,7 +52,8 @@ static sonde_status set_up(snd_trainer *t) {
     SND_TRY(open_batches(t));
     SND_TRY(make_nets(t));
     SND_TRY(start_nets(t));
-    return snd_weights_make(t);
+    SND_TRY(snd_weights_make(t));
+    return t->watches ? snd_layers_make(t) : SONDE_OK;
 }
 
 sonde_status snd_trainer_create(const snd_spec *spec, const snd_train_settings *settings, const snd_set *set,
@@ -71,15 +79,17 @@ sonde_status snd_trainer_create(const snd_spec *spec, const snd_train_settings *
 
 void snd_trainer_destroy(snd_trainer *t) {
     if (!t) return;
-    for (int i = 0; i < t->n_nets && t->evals; i++) {
+    for (int i = 0; i < t->n_nets && t->nets && t->evals; i++) {
         snd_exec_destroy(t->nets[i].x);
         snd_exec_destroy(t->evals[i].x);
+        if (t->watches) snd_exec_destroy(t->watches[i].x);
     }
     snd_source_close(&t->source);
     snd_free(t->moments);
     snd_free(t->average);
     snd_free(t->sums);
     snd_free(t->slab);
+    snd_free(t->piece);
     snd_batch_free(&t->batch);
     snd_batches_close(t->batches);
     snd_arena_destroy(t->arena);
@@ -107,31 +117,32 @@ static snd_net *net_for(const snd_trainer *t, snd_net *nets, const snd_batch_sha
 }
 
 // The seed of a step's draws: one of the run's own stream.
-static uint64_t step_seed(const snd_trainer *t) {
+uint64_t snd_trainer_step_seed(const snd_trainer *t) {
     uint32_t w[4];
     snd_philox(snd_key_make(t->o.seed, "train.step"), (uint64_t)t->step, w);
     return (uint64_t)w[0] << 32 | w[1];
 }
 
-static sonde_status run_part(snd_trainer *t, int64_t part, snd_net **net, double *share) {
+static sonde_status run_part(snd_trainer *t, int64_t part, bool watch, snd_net **net, double *share) {
     SND_TRY(snd_batches_get(t->batches, SND_SPLIT_TRAIN, t->step, part, t->s.accumulate, &t->batch));
-    snd_net *n = net_for(t, t->nets, &t->batch.shape);
+    snd_net *n = net_for(t, watch ? t->watches : t->nets, &t->batch.shape);
     SND_FAIL_IF(!n, SONDE_EINTERNAL, "a batch of a shape that was not planned");
     *net = n;
     *share = (double)t->batch.asked / (double)t->batch.asked_all;
     if (t->batch.asked == 0) return SONDE_OK; // a part without targets has no mean
-    SND_TRY(snd_net_run(t, n, step_seed(t), part * t->batch.shape.rows, *share));
+    SND_TRY(snd_net_run(t, n, snd_trainer_step_seed(t), part * t->batch.shape.rows, *share));
     return snd_net_keep_states(t, n);
 }
 
-static sonde_status gradients(snd_trainer *t, snd_net **net, double *loss) {
+static sonde_status gradients(snd_trainer *t, bool watch, snd_net **net, double *loss) {
     bool first = true;
     *loss = 0;
     for (int64_t part = 0; part < t->s.accumulate; part++) {
         double share = 0;
-        SND_TRY(run_part(t, part, net, &share));
+        SND_TRY(run_part(t, part, watch, net, &share));
         if (share == 0) continue;
         *loss += share * snd_net_loss(*net);
+        if (watch && first) snd_layers_read(t, *net); // of the first part
         if (t->s.accumulate > 1) snd_weights_collect(t, *net, first);
         first = false;
     }
@@ -143,19 +154,23 @@ sonde_status snd_trainer_step(snd_trainer *t, snd_step *out) {
     const double start = snd_now();
     snd_net *net = NULL;
     double loss;
-    SND_TRY(gradients(t, &net, &loss));
+    const bool watch = t->watches && (t->step == 0 || (t->step + 1) % t->s.monitor_every == 0);
+    SND_TRY(gradients(t, watch, &net, &loss));
     const double norm = snd_weights_norm(t, net), lr = snd_train_lr(&t->s, t->step + 1);
     const double scale = t->s.clip > 0 && norm > t->s.clip ? t->s.clip / norm : 1;
     if (isfinite(loss) && isfinite(norm)) {
-        snd_weights_update(t, net, lr, scale);
+        snd_weights_update(t, net, lr, scale, watch);
         t->step++;
+        if (watch) snd_layers_weigh(t);
     }
     *out = (snd_step){.step = t->step,
                       .loss = loss,
                       .lr = lr,
                       .grad_norm = norm,
                       .targets = t->batch.asked_all,
-                      .seconds = snd_now() - start};
+                      .seconds = snd_now() - start,
+                      .layers = watch ? t->layers : NULL,
+                      .n_layers = watch ? t->n_layers : 0};
     return SONDE_OK;
 }
 

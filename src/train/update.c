@@ -117,13 +117,31 @@ static const void *gradient(const snd_net *n, const snd_weight *w, double *facto
 double snd_weights_norm(snd_trainer *t, const snd_net *n) {
     double sum = 0, factor;
     for (int i = 0; i < t->n_weights; i++) {
-        const void *g = gradient(n, &t->weights[i], &factor);
-        sum += factor * factor * snd_k_sumsq(t->o.threads, t->o.dtype, t->weights[i].n, g);
+        snd_weight *w = &t->weights[i];
+        const void *g = gradient(n, w, &factor);
+        w->gsq = factor * factor * snd_k_sumsq(t->o.threads, t->o.dtype, w->n, g);
+        sum += w->gsq;
     }
     return sqrt(sum);
 }
 
-void snd_weights_update(snd_trainer *t, const snd_net *n, double lr, double scale) {
+// A step of one weight in pieces, each kept beside for a moment, so that its way can be measured. The bits are the same.
+static void update_watched(const snd_trainer *t, snd_weight *w, const snd_kupdate *k, const char *g) {
+    const size_t size = snd_dtype_size(t->o.dtype);
+    char *at[3] = {w->w, w->m, w->v};
+    w->wsq = w->usq = 0;
+    for (int64_t i = 0; i < w->n; i += SND_PIECE) {
+        const int64_t n = w->n - i < SND_PIECE ? w->n - i : SND_PIECE;
+        const size_t from = (size_t)i * size;
+        memcpy(t->piece, at[0] + from, (size_t)n * size);
+        snd_k_update(t->o.threads, t->o.dtype, k, n, g + from, at[0] + from, at[1] + from, at[2] ? at[2] + from : NULL);
+        w->wsq += snd_k_sumsq(t->o.threads, t->o.dtype, n, at[0] + from);
+        add(t, n, 1, at[0] + from, -1, t->piece);
+        w->usq += snd_k_sumsq(t->o.threads, t->o.dtype, n, t->piece);
+    }
+}
+
+void snd_weights_update(snd_trainer *t, const snd_net *n, double lr, double scale, bool watch) {
     snd_kupdate k = {.rule = t->opt->rule,
                      .lr = lr,
                      .beta1 = t->s.beta1,
@@ -131,13 +149,16 @@ void snd_weights_update(snd_trainer *t, const snd_net *n, double lr, double scal
                      .eps = t->s.opt_eps,
                      .step = t->step + 1};
     for (int i = 0; i < t->n_weights; i++) {
-        const snd_weight *w = &t->weights[i];
+        snd_weight *w = &t->weights[i];
         double factor;
         const void *g = gradient(n, w, &factor);
         k.decay = w->decay;
         k.toward = w->toward;
         k.scale = scale * factor;
-        snd_k_update(t->o.threads, t->o.dtype, &k, w->n, g, w->w, w->m, w->v);
+        if (watch)
+            update_watched(t, w, &k, g);
+        else
+            snd_k_update(t->o.threads, t->o.dtype, &k, w->n, g, w->w, w->m, w->v);
         if (w->ema) add(t, w->n, 1 - t->s.ema, w->w, t->s.ema, w->ema);
     }
 }

@@ -1,0 +1,106 @@
+// Where numbers stopped being finite: the step's batch once more, part by part, through a graph in which every named value
+// and its gradient is looked at. It has memory of its own, which a run that goes well never takes.
+#include "train/inner.h"
+
+#include <math.h>
+#include <string.h>
+
+// Statistics nodes by tap; one more in front, for an input of numbers.
+typedef struct probe {
+    snd_net net;
+    snd_id *forward, *backward; // 0: none
+    int n_taps;
+} probe;
+
+static snd_id stat_of(const snd_net *n, snd_id v) {
+    const bool number = v && snd_g_value(n->m->g, v)->dtype != SND_I64 && !snd_g_many(n->m->g, v);
+    return number ? snd_g_stat(n->m->g, v, 0, SND_SM_ONLY_Q) : 0;
+}
+
+static sonde_status look_at_all(snd_trainer *t, probe *p) {
+    snd_net *n = &p->net;
+    snd_graph *g = n->m->g;
+    snd_id *wrt, *grad, *keep;
+    int k = 0;
+    p->n_taps = n->m->n_taps;
+    SND_NEW(t->arena, p->forward, p->n_taps + 1);
+    SND_NEW(t->arena, p->backward, p->n_taps + 1);
+    SND_NEW(t->arena, wrt, p->n_taps + 1);
+    SND_NEW(t->arena, grad, p->n_taps + 1);
+    SND_NEW(t->arena, keep, 2 * p->n_taps + 3);
+    n->dloss = snd_g_input(g, "dloss", snd_g_value(g, n->loss)->shape, SND_DT_NONE);
+    for (int i = 0; i < p->n_taps; i++) wrt[i] = n->m->taps[i].v;
+    for (int i = 0; i <= p->n_taps; i++) p->forward[i] = stat_of(n, i ? wrt[i - 1] : n->m->input);
+    snd_g_grad(g, &n->loss, &n->dloss, 1, wrt, p->n_taps, grad);
+    for (int i = 1; i <= p->n_taps; i++) p->backward[i] = stat_of(n, grad[i - 1]);
+    keep[k++] = n->loss;
+    for (int i = 0; i <= p->n_taps; i++) {
+        if (p->forward[i]) keep[k++] = p->forward[i];
+        if (p->backward[i]) keep[k++] = p->backward[i];
+    }
+    SND_TRY(snd_graph_status(g));
+    return snd_plan_make(t->arena, g, keep, k, &n->plan);
+}
+
+static sonde_status make_probe(snd_trainer *t, snd_batch_shape shape, probe *p) {
+    *p = (probe){.net = {.shape = shape}};
+    SND_TRY(snd_net_model(t, shape, SND_NET_WATCH, &p->net.m));
+    p->net.loss = snd_g_loss_in_pieces(p->net.m->g, p->net.m->loss);
+    SND_TRY(look_at_all(t, p));
+    const snd_exec_opts o = {.threads = t->o.threads};
+    return snd_exec_create(p->net.m->g, p->net.plan, &t->source, &o, &p->net.x);
+}
+
+static bool bad(const probe *p, snd_id stat) {
+    const double *s = stat ? snd_exec_raw(p->net.x, stat, NULL) : NULL;
+    return s && s[SND_ST_NONFINITE] > 0;
+}
+
+// The first value in running order, else the first gradient on the way back.
+static bool first_bad(const probe *p, snd_arena *a, const char **where, const char **text) {
+    static const char input[] = "input";
+    for (int i = 0; i <= p->n_taps; i++) {
+        if (!bad(p, p->forward[i])) continue;
+        *where = i ? p->net.m->taps[i - 1].name : input;
+        *text = snd_arena_printf(a, "%s is the first value that is not finite", *where);
+        return true;
+    }
+    for (int i = p->n_taps; i > 0; i--) {
+        if (!bad(p, p->backward[i])) continue;
+        *where = snd_arena_printf(a, "grad.%s", p->net.m->taps[i - 1].name);
+        *text = snd_arena_printf(a, "all values are finite; the gradient of %s is the first that is not",
+                                 p->net.m->taps[i - 1].name);
+        return true;
+    }
+    return false;
+}
+
+// A weight comes before all values: what they become is its doing.
+static const char *bad_weight(const snd_trainer *t) {
+    for (int i = 0; i < t->n_weights; i++) {
+        const snd_weight *w = &t->weights[i];
+        if (!isfinite(snd_k_absmax(t->o.threads, t->o.dtype, w->n, w->w))) return w->name;
+    }
+    return NULL;
+}
+
+static sonde_status search_part(snd_trainer *t, snd_arena *a, int64_t part, const char **where, const char **text) {
+    probe p;
+    SND_TRY(snd_batches_get(t->batches, SND_SPLIT_TRAIN, t->step, part, t->s.accumulate, &t->batch));
+    if (t->batch.asked == 0) return SONDE_OK;
+    sonde_status s = make_probe(t, t->batch.shape, &p);
+    const int64_t first = part * t->batch.shape.rows;
+    if (s == SONDE_OK) s = snd_net_run(t, &p.net, snd_trainer_step_seed(t), first, 1);
+    if (s == SONDE_OK) (void)first_bad(&p, a, where, text);
+    snd_exec_destroy(p.net.x);
+    return s;
+}
+
+sonde_status snd_trainer_find_nonfinite(snd_trainer *t, snd_arena *a, const char **where, const char **text) {
+    *where = bad_weight(t);
+    *text = *where ? snd_arena_printf(a, "the weight %s is not finite", *where) : NULL;
+    for (int64_t part = 0; part < t->s.accumulate && !*text; part++) SND_TRY(search_part(t, a, part, where, text));
+    if (!*where) *where = "loss";
+    if (!*text) *text = "all values and gradients with names are finite; a weight's gradient is not";
+    return SONDE_OK;
+}
