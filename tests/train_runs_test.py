@@ -10,6 +10,7 @@ import random
 import resource
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -124,6 +125,33 @@ def full_disk(data, top):
     check(all(n.isdigit() for n in os.listdir(os.path.join(out, "checkpoints"))), "half a checkpoint was left")
 
 
+def plant(path, name):
+    """A NaN as the first element of a tensor."""
+    raw = bytearray(open(path, "rb").read())
+    n = int.from_bytes(raw[:8], "little")
+    at = 8 + n + json.loads(raw[8:8 + n])[name]["data_offsets"][0]
+    raw[at:at + 4] = struct.pack("<f", float("nan"))
+    open(path, "wb").write(raw)
+
+
+def diverged(data, top):
+    """A run that goes wrong ends with 4 and says where it began."""
+    out = os.path.join(top, "planted")
+    check(train(*start(data, out, 3)).returncode == 0, "three steps")
+    plant(os.path.join(out, "checkpoints", "3", FILES[0]), "layers.0.M.up.weight")
+    r = train("--resume", out, "--steps", "6", "--json")
+    check(r.returncode == 4, f"a planted NaN: exit {r.returncode}: {r.stderr}")
+    check("in step 4 the weight layers.0.M.up.weight is not finite" in r.stderr, r.stderr)
+    v = json.loads(r.stdout)["verdicts"]
+    check([(x["rule"], x["level"], x["where"]) for x in v if x["rule"] == "nonfinite"] ==
+          [("nonfinite", "error", "layers.0.M.up.weight, step 4")], str(v))
+    check(checkpoints(out)[-1] == 3, "a step that went wrong was saved")
+    for args, what in [(["--optimizer", "sgd", "--lr", "1e6", "--clip", "0"], "is not finite"),
+                       (["--optimizer", "adamw", "--lr", "30", "--schedule", "constant"], "the mean loss of the last 20 steps is")]:
+        r = train("pre", "layers=2", "width=32", "--data", data, "--steps", "100", "--batch", "4", "--tokens", "16", "--warmup", "0", *args)
+        check(r.returncode == 4 and what in r.stderr, f"{args}: exit {r.returncode}: {r.stderr}")
+
+
 def main():
     top = tempfile.mkdtemp(prefix="train-runs-")
     try:
@@ -138,6 +166,7 @@ def main():
         same_end(plain, interrupted(data, top, steps), steps, "interrupted")
         same_end(plain, killed(data, top, steps, KILLS), steps, "killed")
         full_disk(data, top)
+        diverged(data, top)
     finally:
         shutil.rmtree(top)
 

@@ -263,6 +263,41 @@ static void threads_change_no_bit(void **state) {
     }
 }
 
+static void watching_changes_no_bit(void **state) {
+    (void)state;
+    for (int i = 0; i < N_CASES; i++) {
+        const char *const never[] = {"monitor_every=0", NULL}, *const always[] = {"monitor_every=1", NULL};
+        const trace a = run_of(&CASES[i], DROPPING, never, 2, SND_F32),
+                    b = run_of(&CASES[i], DROPPING, always, 2, SND_F32);
+        assert_memory_equal(&a, &b, sizeof a);
+    }
+}
+
+// What a look says of the layers, against what can be computed from outside: norms of gradients add up to the whole one.
+static void looks_are_right(void **state) {
+    (void)state;
+    job j = open_job(&CASES[0], NULL, NULL);
+    snd_trainer *t = start(&j, SND_F64, 1);
+    snd_step s;
+    for (int i = 0; i < 3; i++) {
+        CHECK_OK(snd_trainer_step(t, &s));
+        assert_int_equal(s.n_layers, 3);
+        assert_string_equal(s.layers[1].name, "layers.1");
+        double sum = 0;
+        for (int l = 0; l < 3; l++) {
+            const double n = l < 2 ? 4 * (16 * 16 + 16) + (16 * 32 + 32) + (32 * 16 + 16) + 4 * 16
+                                   : (double)(j.spec->vocab * 16 + 12 * 16 + 2 * 16);
+            sum += s.layers[l].wgrms * s.layers[l].wgrms * n;
+            assert_true(s.layers[l].update > 0 && s.layers[l].update < 0.5);
+            assert_int_equal(isnan(s.layers[l].rms) != 0, l == 2);
+            if (l < 2) assert_true(s.layers[l].entropy > 0.3 && s.layers[l].entropy <= 1 && s.layers[l].write > 0);
+        }
+        CHECK_REL(sqrt(sum), s.grad_norm, 1e-12);
+    }
+    snd_trainer_destroy(t);
+    close_job(&j);
+}
+
 // Dropout's draws included: they belong to the examples, not to the parts.
 static void parts_change_no_gradient(void **state) {
     (void)state;
@@ -481,6 +516,8 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ten_steps_equal_an_independent_computation),
         cmocka_unit_test(threads_change_no_bit),
+        cmocka_unit_test(watching_changes_no_bit),
+        cmocka_unit_test(looks_are_right),
         cmocka_unit_test(parts_change_no_gradient),
         cmocka_unit_test(dropout_acts_in_training_alone),
         cmocka_unit_test(a_resumed_run_goes_on_bit_for_bit),

@@ -176,10 +176,13 @@ static sonde_status write_spec(const snd_cli *c, const snd_spec *spec) {
 
 // ---- what is shown --------------------------------------------------------------------------------------------------------------
 
+enum { SPARK = 12, STRIP = 24, MOST_POINTS = 4096 };
+
 typedef struct screen {
     snd_cli *c;
     snd_progress bar;
-    int64_t points;
+    int points;
+    double losses[MOST_POINTS]; // validation, else training
 } screen;
 
 static void show_progress(void *ctx, int64_t step, int64_t steps) {
@@ -188,15 +191,111 @@ static void show_progress(void *ctx, int64_t step, int64_t steps) {
     (void)snd_progress_step(&s->bar, step);
 }
 
+static const char *time_text(char out[40], double sec) {
+    if (sec < 90)
+        snprintf(out, 40, "%.0f s", ceil(sec));
+    else if (sec < 5400)
+        snprintf(out, 40, "%.0f min", ceil(sec / 60));
+    else
+        snprintf(out, 40, "%.0f h", ceil(sec / 3600));
+    return out;
+}
+
+// The course of the loss so far.
+static void put_course(screen *s, snd_buf *b) {
+    double lo = INFINITY, hi = -INFINITY;
+    const int n = s->points < MOST_POINTS ? s->points : MOST_POINTS;
+    snd_spark_range(s->losses, n, SPARK, &lo, &hi);
+    snd_spark_least(false, &lo, &hi);
+    snd_sparkline(s->c, b, s->losses, n, SPARK, lo, hi);
+    for (int i = n; i < SPARK; i++) snd_buf_put(b, " ");
+}
+
+// How large the stream is after each layer, on a log scale.
+static void put_strip(screen *s, snd_buf *b, const snd_train_point *p) {
+    double v[256], lo = INFINITY, hi = -INFINITY;
+    int n = 0;
+    for (int i = 0; i + 1 < p->n_layers && n < 256; i++) v[n++] = log10(p->layers[i].rms);
+    snd_spark_range(v, n, STRIP, &lo, &hi);
+    snd_spark_least(true, &lo, &hi);
+    snd_sparkline(s->c, b, v, n, STRIP, lo, hi);
+}
+
 static void show_point(void *ctx, const snd_train_point *p) {
     screen *s = ctx;
-    char loss[40], valid[40], lr[40], norm[40], speed[40], epochs[40];
-    if (s->c->json) return;
+    char loss[40], valid[40], lr[40], norm[40], speed[40], epochs[40], left[40];
+    if (s->points < MOST_POINTS) s->losses[s->points] = isnan(p->valid) ? p->loss : p->valid;
+    s->points++;
+    if (s->c->json || s->c->quiet) return;
     if (s->bar.c) snd_progress_end(&s->bar);
-    if (s->points++ == 0) snd_print(s->c, "     step   epoch     loss    valid       lr  gradient  tokens/s\n");
-    snd_print(s->c, "%9lld  %6s  %7s  %7s  %7s  %8s  %8s\n", (long long)p->step, snd_pretty(epochs, p->epochs, 3),
-              snd_pretty(loss, p->loss, 4), isnan(p->valid) ? "-" : snd_pretty(valid, p->valid, 4),
-              snd_pretty(lr, p->lr, 3), snd_pretty(norm, p->grad_norm, 3), snd_pretty(speed, p->tokens_per_s, 3));
+    snd_buf b = {0};
+    if (s->points == 1)
+        snd_buf_printf(&b, "%9s  %6s  %7s  %7s  %-*s  %8s  %8s  %8s  %7s  %s\n", "step", "epoch", "loss", "valid",
+                       SPARK, "", "lr", "gradient", "tokens/s", "left", p->n_layers > 1 ? "stream by layer" : "");
+    snd_buf_printf(&b, "%9lld  %6s  %7s  %7s  ", (long long)p->step, snd_pretty(epochs, p->epochs, 3),
+                   snd_pretty(loss, p->loss, 4), isnan(p->valid) ? "-" : snd_pretty(valid, p->valid, 4));
+    put_course(s, &b);
+    snd_buf_printf(&b, "  %8s  %8s  %8s  %7s  ", snd_pretty(lr, p->lr, 3), snd_pretty(norm, p->grad_norm, 3),
+                   snd_pretty(speed, p->tokens_per_s, 3), time_text(left, p->seconds_left));
+    put_strip(s, &b, p);
+    snd_buf_put(&b, "\n");
+    snd_put(s->c, &b);
+    snd_buf_free(&b);
+    fflush(stdout);
+}
+
+// ---- the record -----------------------------------------------------------------------------------------------------------------
+
+static const char *label_of(const snd_spec *s) {
+    enum { SHORT = 24 };
+    if (s->wiring_key) return s->wiring_key;
+    return strlen(s->wiring_text) <= SHORT && !strchr(s->wiring_text, '\n') ? s->wiring_text : "your formula";
+}
+
+static const char *print(snd_record *r, void (*to)(const void *, snd_buf *), const void *what) {
+    snd_buf b = {0};
+    to(what, &b);
+    const char *text = b.failed || !b.s ? "" : snd_record_text(r, "%s", b.s);
+    snd_buf_free(&b);
+    return text;
+}
+static void print_formula(const void *spec, snd_buf *b) {
+    snd_formula_print(((const snd_spec *)spec)->formula, b);
+}
+static void print_spec(const void *spec, snd_buf *b) {
+    snd_spec_print_yaml(spec, b);
+}
+static void print_set(const void *set, snd_buf *b) {
+    snd_set_describe(set, b);
+}
+
+static snd_run *open_run(snd_record *r, const snd_spec *spec, const snd_set *set, const snd_trainer_opts *o) {
+    snd_run *u = snd_record_run(r, label_of(spec), print(r, print_formula, spec));
+    if (!u) return NULL;
+    u->input = print(r, print_set, set);
+    u->dtype = snd_dtype_name(o->dtype);
+    u->seed = o->seed;
+    u->seeds = 1;
+    u->depth = spec->arch == SND_ARCH_ENCDEC ? spec->decoder_layers : spec->layers;
+    u->band_level = 0.95;
+    u->spec_yaml = print(r, print_spec, spec);
+    snd_spec_each(spec, snd_run_put, u);
+    return u;
+}
+
+static void put_summary(snd_run *u, const char *name, double v) {
+    if (!isnan(v)) snd_value_metric(u->summary, name, false)->mean = v;
+}
+
+static void summarise(snd_run *u, const snd_train_result *r) {
+    put_summary(u, "steps", (double)r->step);
+    put_summary(u, "first_loss", r->state.first_loss);
+    put_summary(u, "loss", r->loss);
+    put_summary(u, "valid_loss", r->state.valid);
+    put_summary(u, "best_valid_loss", r->state.best_valid);
+    put_summary(u, "best_step", isnan(r->state.best_valid) ? NAN : (double)r->state.best_step);
+    put_summary(u, "tokens_per_s", r->tokens_per_s);
+    put_summary(u, "seconds", r->seconds);
 }
 
 // ---- the verb -------------------------------------------------------------------------------------------------------------------
@@ -206,25 +305,35 @@ static sonde_status run(snd_cli *c, snd_spec *spec, const pairs *data, snd_train
     SND_TRY(complete_spec(c, set, task, s->tokens > 0 ? s->tokens : 128, &spec));
     SND_TRY(snd_train_resolve(s, spec));
     SND_TRY(set_parts(c, s, data, spec));
-    if (c->out_dir) SND_TRY(write_spec(c, spec));
-    snd_buf what = {0};
-    snd_set_describe(set, &what);
-    snd_note(c, "%s", what.s ? what.s : "");
-    snd_buf_free(&what);
-    screen view = {.c = c};
-    const snd_train_opts o = {.t = {.dtype = snd_dtype_find(snd_opt_str(c, "dtype", "f32")),
-                                    .seed = (uint64_t)snd_opt_int(c, "seed", 0),
-                                    .threads = (int)snd_opt_int(c, "threads", 0),
-                                    .stop = c->stop},
+    if (c->out_dir) SND_TRY(write_spec(c, spec)); // now: the run may be killed
+    const snd_trainer_opts t = {.dtype = snd_dtype_find(snd_opt_str(c, "dtype", "f32")),
+                                .seed = (uint64_t)snd_opt_int(c, "seed", 0),
+                                .threads = (int)snd_opt_int(c, "threads", 0),
+                                .stop = c->stop};
+    snd_record *r = snd_record_create(c->arena, SND_REC_TRAIN);
+    snd_run *u = r ? open_run(r, spec, set, &t) : NULL;
+    screen *view;
+    SND_NEW(c->arena, view, 1);
+    if (!u) return SONDE_ENOMEM;
+    snd_note(c, "%s", u->input);
+    view->c = c;
+    const snd_train_opts o = {.t = t,
                               .dir = c->out_dir,
                               .resume = snd_opt_given(c, "resume"),
+                              .run = u,
                               .point = show_point,
                               .progress = show_progress,
-                              .ctx = &view};
-    snd_train_result r;
-    const sonde_status status = snd_train_run(spec, s, set, &o, &r);
-    if (view.bar.c) snd_progress_end(&view.bar);
-    return status;
+                              .ctx = view};
+    snd_train_result result;
+    const sonde_status status = snd_train_run(spec, s, set, &o, &result);
+    if (view->bar.c) snd_progress_end(&view->bar);
+    if (status != SONDE_OK && status != SONDE_EDIVERGED && status != SONDE_EINTERRUPTED) return status;
+    char said[512];
+    snprintf(said, sizeof said, "%s", status == SONDE_OK ? "" : sonde_error_message());
+    summarise(u, &result);
+    SND_TRY(snd_cli_result(c, r));
+    SND_FAIL_IF(status != SONDE_OK, status, "%s", said);
+    return SONDE_OK;
 }
 
 // A resumed run brings its own spec; steps and the like may be said anew.

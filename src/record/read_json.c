@@ -276,9 +276,9 @@ static sonde_status read_root(reader *rd, snd_arena *a, const json_t *root) {
     const char *schema = text(root, "schema");
     SND_FAIL_IF(!schema, SONDE_EINPUT, "%s: no \"schema\": this is not a result of sonde", rd->where);
     const snd_record_kind kind = kind_of(schema);
-    SND_FAIL_IF(!kind, SONDE_EINPUT, "%s: schema \"%s\" is not one that this version reads (%s, %s, %s)", rd->where,
+    SND_FAIL_IF(!kind, SONDE_EINPUT, "%s: schema \"%s\" is not one that this version reads (%s, %s, %s, %s)", rd->where,
                 schema, snd_record_schema(SND_REC_PREDICT), snd_record_schema(SND_REC_MEASURE),
-                snd_record_schema(SND_REC_DEMO));
+                snd_record_schema(SND_REC_DEMO), snd_record_schema(SND_REC_TRAIN));
     rd->r = snd_record_create(a, kind);
     if (!rd->r) return SONDE_ENOMEM;
     rd->r->title = keep(rd, text(root, "title"));

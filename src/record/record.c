@@ -23,8 +23,10 @@ static whole *spare(snd_record *r) {
     return (whole *)r;
 }
 
-static const char *const kinds[SND_REC_KIND_COUNT] = {
-    [SND_REC_PREDICT] = "sonde.predict/1", [SND_REC_MEASURE] = "sonde.measure/1", [SND_REC_DEMO] = "sonde.demo/1"};
+static const char *const kinds[SND_REC_KIND_COUNT] = {[SND_REC_PREDICT] = "sonde.predict/1",
+                                                      [SND_REC_MEASURE] = "sonde.measure/1",
+                                                      [SND_REC_DEMO] = "sonde.demo/1",
+                                                      [SND_REC_TRAIN] = "sonde.train/1"};
 static const char *const levels[SND_LEVEL_COUNT] = {
     [SND_LEVEL_OK] = "ok", [SND_LEVEL_INFO] = "info", [SND_LEVEL_WARN] = "warn", [SND_LEVEL_ERROR] = "error"};
 

@@ -21,7 +21,7 @@
 #include "base/base.h"
 
 typedef enum snd_record_kind {
-    SND_REC_INVALID, SND_REC_PREDICT, SND_REC_MEASURE, SND_REC_DEMO, SND_REC_KIND_COUNT
+    SND_REC_INVALID, SND_REC_PREDICT, SND_REC_MEASURE, SND_REC_DEMO, SND_REC_TRAIN, SND_REC_KIND_COUNT
 } snd_record_kind;
 const char *snd_record_schema(snd_record_kind k);    // "sonde.measure/1"
 

@@ -26,7 +26,7 @@ static void put_asset(snd_buf *b, const char *name) {
     snd_buf_put(b, "\n");
 }
 
-static const char *const kind_words[SND_REC_KIND_COUNT] = {"", "Predicted", "Measured", "Demonstration"};
+static const char *const kind_words[SND_REC_KIND_COUNT] = {"", "Predicted", "Measured", "Demonstration", "Trained"};
 
 // The record's own title, or its wirings: "Measured: pre, post".
 static void put_title(snd_page *p) {

@@ -92,6 +92,21 @@ void snd_layers_read(snd_trainer *t, const snd_net *n);
 /// Adds what the weights noted.
 void snd_layers_weigh(snd_trainer *t);
 
+typedef struct snd_watcher snd_watcher;
+sonde_status snd_watcher_make(snd_trainer *t, double first_loss, snd_watcher **out) SONDE_MUST_CHECK;
+/// errors  SONDE_EDIVERGED: the run is to end; its finding says why
+sonde_status snd_watcher_step(snd_watcher *w, snd_trainer *t, const snd_step *s) SONDE_MUST_CHECK;
+void snd_watcher_valid(snd_watcher *w, int64_t step, double loss);
+/// Findings as verdicts on the run of this label; one "ok" where there are none.
+void snd_watcher_tell(const snd_watcher *w, snd_record *r, const char *label);
+
+typedef struct snd_history snd_history;
+sonde_status snd_history_make(snd_trainer *t, snd_history **out) SONDE_MUST_CHECK;
+void snd_history_step(snd_history *h, const snd_step *s);
+void snd_history_valid(snd_history *h, int64_t step, double loss);
+/// Panels and the last look at every layer.
+sonde_status snd_history_tell(const snd_history *h, snd_run *u) SONDE_MUST_CHECK;
+
 typedef struct snd_log snd_log;        // metrics.jsonl; NULL: nobody wants one
 /// The lines of steps up to this one stay (0: none).
 sonde_status snd_log_open(const char *dir, int64_t step, snd_log **out) SONDE_MUST_CHECK;

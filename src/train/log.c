@@ -68,6 +68,24 @@ static sonde_status put_line(snd_log *l, snd_buf *b) {
     return short_write || fflush(l->f) != 0 ? failed(l) : SONDE_OK;
 }
 
+static void put_layers(snd_json *j, const snd_step *s) {
+    snd_json_open(j, "layers", '[');
+    for (int i = 0; i < s->n_layers; i++) {
+        const snd_layer_state *l = &s->layers[i];
+        snd_json_open(j, NULL, '{');
+        snd_json_str(j, "name", *l->name ? l->name : "outside");
+        snd_json_num(j, "rms", l->rms);
+        snd_json_num(j, "grms", l->grms);
+        snd_json_num(j, "write", l->write);
+        snd_json_num(j, "entropy", l->entropy);
+        snd_json_num(j, "wrms", l->wrms);
+        snd_json_num(j, "wgrms", l->wgrms);
+        snd_json_num(j, "update", l->update);
+        snd_json_close(j, '}');
+    }
+    snd_json_close(j, ']');
+}
+
 sonde_status snd_log_step(snd_log *l, const snd_step *s) {
     if (!l) return SONDE_OK;
     snd_buf b = {0};
@@ -79,6 +97,7 @@ sonde_status snd_log_step(snd_log *l, const snd_step *s) {
     snd_json_num(&j, "lr", s->lr);
     snd_json_num(&j, "grad_norm", s->grad_norm);
     snd_json_num(&j, "tokens_per_s", (double)s->targets / s->seconds);
+    if (s->layers) put_layers(&j, s);
     snd_json_close(&j, '}');
     return put_line(l, &b);
 }

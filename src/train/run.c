@@ -10,6 +10,8 @@ typedef struct run {
     const snd_train_opts *o;
     snd_train_result *out;
     snd_log *log;
+    snd_watcher *watcher;
+    snd_history *history;
     snd_train_state state;
     double start, since_loss, since_sec;         // sums since the last point
     int64_t since_steps, since_targets, targets; // the last: in all that this process did
@@ -22,6 +24,8 @@ static sonde_status validate(run *r, double *valid) {
     if (snd_batches_count(r->t->batches, SND_SPLIT_VALID) == 0) return SONDE_OK;
     SND_TRY(snd_trainer_eval(r->t, SND_SPLIT_VALID, r->s->eval_batches, valid));
     r->state.valid = *valid;
+    snd_watcher_valid(r->watcher, r->t->step, *valid);
+    snd_history_valid(r->history, r->t->step, *valid);
     if (!(r->state.best_valid <= *valid)) {
         r->state.best_valid = *valid;
         r->state.best_step = r->t->step;
@@ -43,7 +47,9 @@ static sonde_status point(run *r, const snd_step *last) {
                                .grad_norm = last->grad_norm,
                                .tokens_per_s = (double)r->since_targets / r->since_sec,
                                .seconds = snd_now() - r->start,
-                               .seconds_left = per_step * (double)left};
+                               .seconds_left = per_step * (double)left,
+                               .layers = r->t->layers,
+                               .n_layers = r->t->n_layers};
     r->since_loss = r->since_sec = 0;
     r->since_steps = r->since_targets = 0;
     if (r->o->point) r->o->point(r->o->ctx, &p);
@@ -76,10 +82,8 @@ static sonde_status one_step(run *r) {
     SND_TRY(snd_trainer_step(r->t, &s));
     count(r, &s);
     SND_TRY(snd_log_step(r->log, &s));
-    char loss[40], norm[40];
-    SND_FAIL_IF(!isfinite(s.loss) || !isfinite(s.grad_norm), SONDE_EDIVERGED,
-                "step %lld: loss %s, gradient norm %s: not finite", (long long)s.step + 1,
-                snd_format_num(loss, s.loss, 6), snd_format_num(norm, s.grad_norm, 6));
+    SND_TRY(snd_watcher_step(r->watcher, r->t, &s));
+    snd_history_step(r->history, &s);
     if (r->o->progress) r->o->progress(r->o->ctx, s.step, r->s->steps);
     if (due(r->s->eval_every, s.step, r->s->steps)) SND_TRY(point(r, &s));
     return due(r->s->save_every, s.step, r->s->steps) ? save(r) : SONDE_OK;
@@ -106,6 +110,8 @@ static sonde_status resume(run *r) {
 static sonde_status start(run *r, const snd_spec *spec, const snd_set *set) {
     SND_TRY(snd_trainer_create(spec, r->s, set, &r->o->t, &r->t));
     SND_TRY(resume(r));
+    SND_TRY(snd_watcher_make(r->t, r->state.first_loss, &r->watcher));
+    SND_TRY(snd_history_make(r->t, &r->history));
     return r->o->dir ? snd_log_open(r->o->dir, r->t->step, &r->log) : SONDE_OK;
 }
 
@@ -116,6 +122,11 @@ sonde_status snd_train_run(const snd_spec *spec, const snd_train_settings *s, co
     *out = (snd_train_result){.loss = NAN};
     sonde_status status = start(&r, spec, set);
     if (status == SONDE_OK) status = loop(&r);
+    if (r.history && o->run) {
+        snd_watcher_tell(r.watcher, o->run->rec, o->run->label);
+        const sonde_status told = snd_history_tell(r.history, o->run);
+        if (status == SONDE_OK) status = told;
+    }
     out->state = r.state;
     out->step = r.t ? r.t->step : 0;
     out->seconds = snd_now() - r.start;

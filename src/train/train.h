@@ -125,12 +125,14 @@ typedef struct snd_train_point {
     double epochs, loss;               // loss: mean since the point before
     double valid;                      // NaN: not looked at now
     double lr, grad_norm, tokens_per_s, seconds, seconds_left;
+    const snd_layer_state *layers; int n_layers;       // of the last look; the last one stands for what is in no layer
 } snd_train_point;
 
 typedef struct snd_train_opts {
     snd_trainer_opts t;
     const char *dir;                   // of the run's files; NULL: none
     bool resume;                       // from the newest checkpoint in dir
+    snd_run *run;                      // of a record: gets verdicts, panels, the last look at every layer; NULL: nobody asks
     void (*point)(void *ctx, const snd_train_point *p);             // at every validation; may be NULL
     void (*progress)(void *ctx, int64_t step, int64_t steps); void *ctx;   // after every step; may be NULL
 } snd_train_opts;
@@ -144,7 +146,8 @@ typedef struct snd_train_result {
 
 /// Trains to the last step. metrics.jsonl in dir gets a line per step; checkpoints as save_every says, at the end, and when
 /// stopped.
-/// errors  SONDE_EINTERRUPTED: stopped between two steps, and saved;  SONDE_EDIVERGED: a loss that is not finite
+/// errors  SONDE_EINTERRUPTED: stopped between two steps, and saved;  SONDE_EDIVERGED: the loss is not finite, or far above its
+///         start (src/train/watch.def); the record says where. Both leave the record filled.
 sonde_status snd_train_run(const snd_spec *spec, const snd_train_settings *s, const snd_set *set, const snd_train_opts *o,
                            snd_train_result *out) SONDE_MUST_CHECK;
 

@@ -1,0 +1,238 @@
+// The rules over a training run (watch.def): each looks at the steps as they come and keeps the first place where it had
+// something to say. At the end they become verdicts of the run's record.
+#include "train/inner.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef enum rule {
+#define SND_WATCH(id, name, level, threshold, unit, source) id,
+#include "train/watch.def"
+#undef SND_WATCH
+    RULES
+} rule;
+
+static const struct row {
+    const char *name;
+    snd_level level;
+    double threshold;
+} ROWS[RULES] = {
+#define SND_WATCH(id, name, level, threshold, unit, source) {name, level, threshold},
+#include "train/watch.def"
+#undef SND_WATCH
+};
+
+enum { RECENT = 20, IN_A_ROW = 3, SETTLED = 5 }; // looks before a mean of earlier ones means something
+
+// A geometric mean, and how many went into it.
+typedef struct usual {
+    double sum;
+    int64_t n;
+} usual;
+
+typedef struct layer_watch {
+    usual update;
+    int dead; // looks in a row
+    int64_t dead_since;
+} layer_watch;
+
+struct snd_watcher {
+    snd_arena *arena;
+    const snd_trainer *t;
+    double classes, unigram; // ln(classes); entropy of the tokens' frequencies, NaN: not known
+    double first, recent[RECENT];
+    int64_t n;
+    usual norm;
+    int near_unigram; // validations in a row
+    layer_watch *layers;
+    struct finding {
+        bool found;
+        const char *where, *why;
+        double value, threshold;
+    } found[RULES];
+};
+
+static const char *const REMEDY[RULES] = {
+    [FIRST_LOSS] =
+        "make the head or the embedding smaller (init, logit_scale, embed_scale), or expect some hundred steps of "
+        "nothing but shrinking",
+    [NONFINITE] =
+        "a lower lr, a longer warm-up, clip=1; a wiring that keeps the stream's size (pre, deepnorm) where a stream "
+        "grew over the layers",
+    [DIVERGED] = "a lower lr, a longer warm-up, clip=1",
+    [PLATEAU] =
+        "another wiring or depth: attention may see tokens that have become alike (sonde measure shows tokcos); a "
+        "longer warm-up or another lr",
+    [DEAD_BRANCH] = "look at its init, at gates that start at zero, at a norm that shrinks it",
+    [UPDATE_SPIKE] = "clip=1, a lower lr, a smaller beta2",
+    [GRADIENT_SPIKE] = "clip=1, a lower lr; look at the batch of that step",
+};
+
+// ---- findings -------------------------------------------------------------------------------------------------------------------
+
+static void find(snd_watcher *w, rule r, const char *where, double value, double threshold, const char *why) {
+    struct finding *f = &w->found[r];
+    if (f->found) return;
+    *f = (struct finding){true, snd_arena_str(w->arena, where), why, value, threshold};
+}
+
+static char *num(char out[40], double v) {
+    return snd_pretty(out, v, 4);
+}
+
+// How many times the usual a number is; NaN: too few were seen. Takes it into account afterwards.
+static double against(usual *u, double v) {
+    if (!(v > 0) || !isfinite(v)) return NAN;
+    const double times = u->n >= SETTLED ? v / exp(u->sum / (double)u->n) : NAN;
+    u->sum += log(v);
+    u->n++;
+    return times;
+}
+
+static void look_at_first(snd_watcher *w, double loss) {
+    char a[40], b[40];
+    w->first = loss;
+    if (!(fabs(loss - w->classes) > ROWS[FIRST_LOSS].threshold)) return;
+    find(w, FIRST_LOSS, "step 1", loss, w->classes,
+         snd_arena_printf(w->arena, "the first loss is %s; classes that look alike give ln(classes) = %s", num(a, loss),
+                          num(b, w->classes)));
+}
+
+static bool has_diverged(snd_watcher *w, int64_t step) {
+    double sum = 0;
+    if (w->n < RECENT) return false;
+    for (int i = 0; i < RECENT; i++) sum += w->recent[i];
+    const double mean = sum / RECENT, limit = fmax(w->first, w->classes) + ROWS[DIVERGED].threshold;
+    if (!(mean > limit)) return false;
+    char a[40], b[40];
+    find(w, DIVERGED, snd_arena_printf(w->arena, "step %lld", (long long)step), mean, limit,
+         snd_arena_printf(w->arena, "the mean loss of the last %d steps is %s; it began at %s", RECENT, num(a, mean),
+                          num(b, w->first)));
+    return true;
+}
+
+static void look_at_norm(snd_watcher *w, const snd_step *s) {
+    const double times = against(&w->norm, s->grad_norm);
+    char a[40], b[40];
+    if (!(times > ROWS[GRADIENT_SPIKE].threshold) || w->found[GRADIENT_SPIKE].found) return;
+    find(w, GRADIENT_SPIKE, snd_arena_printf(w->arena, "step %lld", (long long)s->step), times,
+         ROWS[GRADIENT_SPIKE].threshold,
+         snd_arena_printf(w->arena, "the gradient's norm was %s, %s times its usual size", num(a, s->grad_norm),
+                          num(b, times)));
+}
+
+static void look_at_layer(snd_watcher *w, const snd_step *s, int i) {
+    const snd_layer_state *l = &s->layers[i];
+    layer_watch *k = &w->layers[i];
+    const double times = against(&k->update, l->update);
+    const char *name = *l->name ? l->name : "embedding, head and final norm";
+    char a[40], b[40];
+    if (times > ROWS[UPDATE_SPIKE].threshold && !w->found[UPDATE_SPIKE].found)
+        find(w, UPDATE_SPIKE, snd_arena_printf(w->arena, "%s, step %lld", name, (long long)s->step), times,
+             ROWS[UPDATE_SPIKE].threshold,
+             snd_arena_printf(w->arena, "an update of %s of the weights' size, %s times the usual", num(a, l->update),
+                              num(b, times)));
+    k->dead = l->write < ROWS[DEAD_BRANCH].threshold ? k->dead + 1 : 0;
+    if (k->dead == 1) k->dead_since = s->step;
+    if (k->dead == IN_A_ROW && !w->found[DEAD_BRANCH].found)
+        find(w, DEAD_BRANCH, snd_arena_printf(w->arena, "%s, step %lld", name, (long long)k->dead_since), l->write,
+             ROWS[DEAD_BRANCH].threshold,
+             snd_arena_printf(w->arena, "a sublayer adds %s of the stream's size: the layer does nothing",
+                              num(a, l->write)));
+}
+
+// ---- the run's events -----------------------------------------------------------------------------------------------------------
+
+static sonde_status unigram_entropy(snd_watcher *w) {
+    enum { MOST = 1 << 20 };
+    const snd_set *set = w->t->set;
+    const int64_t all = snd_set_token_count(set, SND_SPLIT_TRAIN), n = all < MOST ? all : MOST, V = w->t->spec->vocab;
+    w->unigram = NAN;
+    if (n < 1 || V < 1 || snd_set_task(set) == SND_TASK_SEQ2SEQ) return SONDE_OK;
+    int64_t *ids = snd_malloc((size_t)n * sizeof *ids), *count = snd_calloc((size_t)V, sizeof *count);
+    if (ids && count) {
+        w->unigram = 0;
+        snd_set_tokens(set, SND_SPLIT_TRAIN, 0, n, ids);
+        for (int64_t i = 0; i < n; i++) count[ids[i] >= 0 && ids[i] < V ? ids[i] : 0]++;
+        for (int64_t v = 0; v < V; v++) {
+            const double p = (double)count[v] / (double)n;
+            if (p > 0) w->unigram -= p * log(p);
+        }
+    }
+    const bool lost = !ids || !count;
+    snd_free(ids);
+    snd_free(count);
+    return lost ? SONDE_ENOMEM : SONDE_OK;
+}
+
+sonde_status snd_watcher_make(snd_trainer *t, double first_loss, snd_watcher **out) {
+    const snd_model *m = t->nets[0].m;
+    const snd_shape s = m->logits ? snd_g_value(m->g, m->logits)->shape : SND_SHAPE(1);
+    snd_watcher *w;
+    SND_NEW(t->arena, w, 1);
+    SND_NEW(t->arena, w->layers, t->n_layers + 1);
+    w->arena = t->arena;
+    w->t = t;
+    w->classes = log((double)s.dim[s.nd - 1]);
+    w->first = first_loss;
+    SND_TRY(unigram_entropy(w));
+    *out = w;
+    return SONDE_OK;
+}
+
+// Where the step's numbers stopped being finite.
+static sonde_status name_nonfinite(snd_watcher *w, snd_trainer *t) {
+    const char *where, *text;
+    SND_TRY(snd_trainer_find_nonfinite(t, w->arena, &where, &text));
+    const char *step = snd_arena_printf(w->arena, "%s, step %lld", where, (long long)t->step + 1);
+    const char *why = snd_arena_printf(w->arena, "in step %lld %s", (long long)t->step + 1, text);
+    if (!step || !why) return SONDE_ENOMEM;
+    find(w, NONFINITE, step, NAN, NAN, why);
+    SND_FAIL(SONDE_EDIVERGED, "%s", why);
+}
+
+sonde_status snd_watcher_step(snd_watcher *w, snd_trainer *t, const snd_step *s) {
+    if (isnan(w->first)) look_at_first(w, s->loss);
+    if (!isfinite(s->loss) || !isfinite(s->grad_norm)) return name_nonfinite(w, t);
+    w->recent[w->n++ % RECENT] = s->loss;
+    look_at_norm(w, s);
+    for (int i = 0; i < s->n_layers && s->step > t->s.warmup; i++) look_at_layer(w, s, i);
+    SND_FAIL_IF(has_diverged(w, s->step), SONDE_EDIVERGED, "step %lld: %s", (long long)s->step, w->found[DIVERGED].why);
+    return SONDE_OK;
+}
+
+// A loss that has left the plateau takes the finding back.
+void snd_watcher_valid(snd_watcher *w, int64_t step, double loss) {
+    char a[40], b[40];
+    const bool near = fabs(loss - w->unigram) <= ROWS[PLATEAU].threshold * w->unigram;
+    w->near_unigram = near ? w->near_unigram + 1 : 0;
+    if (!near) w->found[PLATEAU].found = false;
+    if (w->near_unigram < IN_A_ROW || w->found[PLATEAU].found) return;
+    find(w, PLATEAU, snd_arena_printf(w->arena, "step %lld", (long long)step), loss, w->unigram,
+         snd_arena_printf(
+             w->arena,
+             "the loss stands at %s, the entropy of the tokens' frequencies is %s: nothing is read from the "
+             "tokens before",
+             num(a, loss), num(b, w->unigram)));
+}
+
+void snd_watcher_tell(const snd_watcher *w, snd_record *r, const char *label) {
+    int told = 0;
+    for (int i = 0; i < RULES; i++) {
+        const struct finding *f = &w->found[i];
+        snd_verdict *v =
+            f->found && f->where && f->why ? snd_record_verdict(r, ROWS[i].name, ROWS[i].level, f->where) : NULL;
+        if (!v) continue;
+        v->run = snd_record_text(r, "%s", label);
+        v->value = f->value;
+        v->threshold = f->threshold;
+        v->why = snd_record_text(r, "%s", f->why);
+        v->remedy = REMEDY[i];
+        told++;
+    }
+    if (told) return;
+    snd_verdict *v = snd_record_verdict(r, "ok", SND_LEVEL_OK, NULL);
+    if (!v) return;
+    v->run = snd_record_text(r, "%s", label);
+    v->why = "the loss, the gradient, updates and branches of all layers were looked at; nothing stood out";
+}
