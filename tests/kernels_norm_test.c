@@ -387,8 +387,8 @@ static void batch_norm_is_layer_norm_of_columns(void **state) {
             if (i % D < 3)
                 put(&x, i, at(&x, i) * (i % D == 0 ? (t == SND_F64 ? 1e200 : 1e30) : 1e-40) + (i % D == 2 ? 5 : 0));
         double m[130], r[130], unb[130];
-        snd_k_batch_fwd(3, t, R, D, 1e-5, 0, x.p, g.p, b.p, y.p, m, r, unb);
-        snd_k_batch_bwd(2, t, R, D, 1e-5, 0, dy.p, x.p, g.p, m, r, dx.p, dg.p, db.p);
+        snd_k_batch_fwd(3, t, R, D, 1e-5, 0, x.p, g.p, b.p, y.p, m, r, unb, NULL);
+        snd_k_batch_bwd(2, t, R, D, 1e-5, 0, dy.p, x.p, g.p, m, r, NULL, dx.p, dg.p, db.p);
         for (int64_t j = 0; j < D; j++) {
             double col[500], cdy[500], cy[500], cdx[500], ones[500], cm, cr, sg = 0, sb = 0, size = 1, var = 0;
             for (int64_t i = 0; i < R; i++)
@@ -413,6 +413,43 @@ static void batch_norm_is_layer_norm_of_columns(void **state) {
     }
 }
 
+// Many rows of few columns, as images have them: rows are shared, the bits are not.
+static void batch_norm_of_tall_shapes(void **state) {
+    (void)state;
+    static const int64_t shapes[][2] = {{9000, 16}, {30000, 3}, {2100, 64}, {1100, 128}, {700, 70}};
+    EACH_TYPE(t) for (int c = 0; c < 5; c++) {
+        const int64_t R = shapes[c][0], D = shapes[c][1];
+        const bool words = D < 64 || D % 64 == 0;
+        arr x = arr_draw(t, R * D, 1, "bx", 1), dy = arr_draw(t, R * D, 0, "bdy", 1), y = arr_make(t, R * D, 0);
+        arr dx = arr_make(t, R * D, 0), y2 = arr_make(t, R * D, 0), dx2 = arr_make(t, R * D, 0);
+        uint64_t *above = calloc((size_t)(R * D / 64 + 1), sizeof *above);
+        double m[128], r[128], m2[128], r2[128];
+        assert_non_null(above);
+        for (int th = 1; th <= 4; th++) {
+            uint64_t *bits = words && th != 2 ? above : NULL; // with a relu behind it, and without
+            const double most = snd_k_batch_fwd(th, t, R, D, 1e-5, 0, x.p, NULL, NULL, y.p, m, r, NULL, bits);
+            CHECK_SAME(most, snd_k_absmax(1, t, R * D, y.p));
+            const double most_dx = snd_k_batch_bwd(th, t, R, D, 1e-5, 0, dy.p, x.p, NULL, m, r, bits, dx.p, NULL, NULL);
+            CHECK_SAME(most_dx, snd_k_absmax(1, t, R * D, dx.p));
+            if (th == 1) {
+                memcpy(m2, m, sizeof m), memcpy(r2, r, sizeof r);
+                memcpy(y2.p, y.p, (size_t)(R * D) * elem(t)), memcpy(dx2.p, dx.p, (size_t)(R * D) * elem(t));
+            }
+            for (int64_t j = 0; j < D; j++) {
+                assert_true(m[j] == m2[j] && r[j] == r2[j]);
+                long double sum = 0, sq = 0;
+                for (int64_t i = 0; i < R; i++) sum += at(&x, i * D + j);
+                for (int64_t i = 0; i < R; i++) sq += powl(at(&x, i * D + j) - sum / R, 2);
+                CHECK_CLOSE(m[j], (double)(sum / R), 1e-13);
+                CHECK_CLOSE(r[j], (double)(1 / sqrtl(sq / R + 1e-5L)), 1e-12);
+            }
+            if (!bits == !words) assert_true(same_bits(&y, &y2) && same_bits(&dx, &dx2));
+        }
+        free(above);
+        arr_free(&x), arr_free(&dy), arr_free(&y), arr_free(&dx), arr_free(&y2), arr_free(&dx2);
+    }
+}
+
 static void batch_norm_of_constant_and_bad_columns(void **state) {
     (void)state;
     EACH_TYPE(t) {
@@ -422,8 +459,8 @@ static void batch_norm_of_constant_and_bad_columns(void **state) {
         double m[5], r[5];
         for (int64_t i = 0; i < R; i++) put(&x, i * D + 1, 0.1), put(&x, i * D + 4, 1e30 / 3);
         put(&x, 7 * D + 3, INFINITY);
-        snd_k_batch_fwd(1, t, R, D, 1e-5, 0, x.p, NULL, b.p, y.p, m, r, NULL);
-        snd_k_batch_bwd(1, t, R, D, 1e-5, 0, dy.p, x.p, NULL, m, r, dx.p, NULL, NULL);
+        snd_k_batch_fwd(1, t, R, D, 1e-5, 0, x.p, NULL, b.p, y.p, m, r, NULL, NULL);
+        snd_k_batch_bwd(1, t, R, D, 1e-5, 0, dy.p, x.p, NULL, m, r, NULL, dx.p, NULL, NULL);
         for (int64_t i = 0; i < R * D; i++) {
             assert_int_equal(isnan(at(&y, i)) != 0, i % D == 3);
             assert_int_equal(isnan(at(&dx, i)) != 0, i % D == 3);
@@ -447,6 +484,7 @@ int main(void) {
         cmocka_unit_test(tall_shapes_threads_and_isas_agree_bitwise),
         cmocka_unit_test(backward_in_place_on_dy),
         cmocka_unit_test(batch_norm_is_layer_norm_of_columns),
+        cmocka_unit_test(batch_norm_of_tall_shapes),
         cmocka_unit_test(batch_norm_of_constant_and_bad_columns),
     };
     return cmocka_run_group_tests_name("norm kernels", tests, NULL, reset_hooks);

@@ -1,7 +1,8 @@
 // Rewrites pairs of nodes into fused ones, as the rows of ops/fusions.def say.
 // Invariants: the fused node's outputs are the values of the pair, so every other node, name and gradient stays valid;
 // node order stays topological: the fused node stands where the first stood, and the second's other inputs must not come
-// from nodes. Unless the row keeps the middle value, nobody else may read it.
+// from nodes; or, where the row says so, it stands where the second stood, and the first's only output is the middle value.
+// Unless the row keeps that value, nobody else may read it.
 #include "graph/graph_impl.h"
 
 #include <assert.h>
@@ -49,12 +50,14 @@ static bool replace(fuser *f, const snd_fusion *row, int first, int second, int 
     *n = fused;
     n->in = ids;
     const snd_id middle = g->nodes[second]->in[port];
+    // mostly the first's: of a gradient's statistics that is in the backward pass of its layer, not after all of them
+    const int at = row->late ? second : first;
     g->nodes[first] = g->nodes[second] = NULL;
-    g->nodes[first] = n; // of a gradient's statistics: in the backward pass of its layer, not after all of them
+    g->nodes[at] = n;
     if (!row->keeps_middle) g->values[middle]->node = -1;
     for (int k = 0; k < n->n_out; k++) {
         snd_value *v = g->values[n->out[k]];
-        v->node = first;
+        v->node = at;
         v->out_index = k;
     }
     return true;
@@ -67,7 +70,8 @@ static bool try_row(fuser *f, const snd_fusion *row, int second, int port) {
     const snd_value *v = mid ? snd_g_value(g, mid) : NULL;
     if (!v || v->role != SND_R_NODE || v->out_index != 0) return false;
     const snd_node *a = g->nodes[v->node];
-    if (a->op != row->first || b->op != row->second || !others_are_leaves(g, b, port)) return false;
+    if (a->op != row->first || b->op != row->second) return false;
+    if (row->late ? a->n_out != 1 : !others_are_leaves(g, b, port)) return false;
     if (f->ends[mid] || (!row->keeps_middle && f->uses[mid] != 1)) return false;
     if (!row->fits(g, a, b, port)) return false;
     if (!replace(f, row, v->node, second, port)) return false;

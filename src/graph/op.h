@@ -73,6 +73,7 @@ typedef struct snd_fusion {
     /// Fills inputs (room for 8), attributes and outputs of the fused node. Output ids are those of the two nodes.
     void (*merge)(const snd_graph *g, const snd_node *first, const snd_node *second, int port, snd_node *fused);
     bool keeps_middle;           // first's output stays a value: allowed even when others use it
+    bool late;                   // stands where the second stood, so its other inputs may come from nodes; not with keeps_middle
 } snd_fusion;
 const snd_fusion *snd_fusion_at(int i);          // defined in ops/; NULL after the last
 

@@ -81,11 +81,15 @@ void snd_k_norm_fwd(int th, snd_dtype t, snd_knorm k, int64_t R, int64_t D, doub
 void snd_k_norm_bwd(int th, snd_dtype t, snd_knorm k, int64_t R, int64_t D, double eps, double gain0, double gadd,
                     const void *dy, const void *x, const void *g, const double *m, const double *r,
                     void *dx, void *dg, void *db);
-/// Batch norm over R rows per feature, biased variance, numerics as for rows; m, r: [D]. var_unbiased (may be NULL): [D] for running averages.
-void snd_k_batch_fwd(int th, snd_dtype t, int64_t R, int64_t D, double eps, double gadd, const void *x, const void *g,
-                     const void *b, void *y, double *m, double *r, double *var_unbiased);
-void snd_k_batch_bwd(int th, snd_dtype t, int64_t R, int64_t D, double eps, double gadd, const void *dy, const void *x,
-                     const void *g, const double *m, const double *r, void *dx, void *dg, void *db);
+/// Batch norm over R rows per feature, biased variance, numerics as for rows; m, r: [D]. var_unbiased (may be NULL): [D]
+/// for running averages. y NULL: statistics only. above: NULL, or a relu follows, with one bit per element of its input as
+/// in snd_k_relu; then D < 64 or a multiple of 64. In place. Returns the largest absolute value of y.
+double snd_k_batch_fwd(int th, snd_dtype t, int64_t R, int64_t D, double eps, double gadd, const void *x, const void *g,
+                       const void *b, void *y, double *m, double *r, double *var_unbiased, uint64_t *above);
+/// dx, dg, db may each be NULL. above: of the relu behind the norm, which dy comes from. dx in place on dy. Returns the
+/// largest absolute value of dx.
+double snd_k_batch_bwd(int th, snd_dtype t, int64_t R, int64_t D, double eps, double gadd, const void *dy, const void *x,
+                       const void *g, const double *m, const double *r, const uint64_t *above, void *dx, void *dg, void *db);
 
 // ---- tables --------------------------------------------------------------------------------------------------------
 /// y[r] = table[ids[r]], table [V,D], y [R,D]; a row of NaN where the number lies outside 0 .. V-1.

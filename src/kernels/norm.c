@@ -1,5 +1,5 @@
-// Fronts of the norms: rows are cut for the forward pass and dx, columns for parameter gradients and batch norm, so
-// every sum is taken by one task in one order.
+// Fronts of the norms of rows: rows are cut for the forward pass and dx, columns for parameter gradients, so every sum is
+// taken by one task in one order. Batch norm: batchnorm.c.
 #include "kernels/rows.h"
 #include <assert.h>
 
@@ -10,13 +10,11 @@ typedef struct norm_job {
     size_t size;
     const void *x, *dy;
     void *y, *dx, *dg, *db;
-    double *mw, *rw, *var;
+    double *mw, *rw;
     const double *m, *r;
     snd_kt_norm_fwd *fwd;
     snd_kt_norm_dx *bwd_dx;
     snd_kt_norm_cols *cols;
-    snd_kt_batch_fwd *bfwd;
-    snd_kt_batch_bwd *bbwd;
 } norm_job;
 
 static snd_cut columns(int64_t D) {
@@ -86,47 +84,4 @@ void snd_k_norm_bwd(int th, snd_dtype t, snd_knorm k, int64_t R, int64_t D, doub
     if (!dx || R <= 0) return;
     j.cut = snd_cut_rows(R, D);
     snd_parallel(th, j.cut.tasks, dx_task, &j);
-}
-
-static void batch_fwd_task(void *ctx, int64_t i) {
-    norm_job *j = ctx;
-    j->bfwd(&j->s, j->R, snd_cut_begin(&j->cut, i), snd_cut_end(&j->cut, i), j->x, j->y, j->mw, j->rw, j->var);
-}
-
-void snd_k_batch_fwd(int th, snd_dtype t, int64_t R, int64_t D, double eps, double gadd, const void *x, const void *g,
-                     const void *b, void *y, double *m, double *r, double *var_unbiased) {
-    if (R <= 0 || D <= 0) return;
-    norm_job j = {.s = {.D = D, .eps = eps, .gadd = gadd, .g = g, .b = b},
-                  .R = R,
-                  .cut = columns(D),
-                  .x = x,
-                  .y = y,
-                  .mw = m,
-                  .rw = r,
-                  .var = var_unbiased,
-                  .bfwd = SND_PICK(batch_fwd, t)};
-    snd_parallel(worth(th, R, D), j.cut.tasks, batch_fwd_task, &j);
-}
-
-static void batch_bwd_task(void *ctx, int64_t i) {
-    norm_job *j = ctx;
-    j->bbwd(&j->s, j->R, snd_cut_begin(&j->cut, i), snd_cut_end(&j->cut, i), j->dy, j->x, j->m, j->r, j->dx, j->dg,
-            j->db);
-}
-
-void snd_k_batch_bwd(int th, snd_dtype t, int64_t R, int64_t D, double eps, double gadd, const void *dy, const void *x,
-                     const void *g, const double *m, const double *r, void *dx, void *dg, void *db) {
-    if (R <= 0 || D <= 0) return;
-    norm_job j = {.s = {.D = D, .eps = eps, .gadd = gadd, .g = g},
-                  .R = R,
-                  .cut = columns(D),
-                  .x = x,
-                  .dy = dy,
-                  .dx = dx,
-                  .dg = dg,
-                  .db = db,
-                  .m = m,
-                  .r = r,
-                  .bbwd = SND_PICK(batch_bwd, t)};
-    snd_parallel(worth(th, R, D), j.cut.tasks, batch_bwd_task, &j);
 }

@@ -49,10 +49,22 @@ typedef void snd_kt_norm_dx(const snd_normspec *s, int64_t rows, const void *dy,
 /// dg, db (either may be NULL) of columns j0..j1-1 over all R rows.
 typedef void snd_kt_norm_cols(const snd_normspec *s, int64_t R, int64_t j0, int64_t j1, const void *dy, const void *x,
                               const double *m, const double *r, void *dg, void *db);
-typedef void snd_kt_batch_fwd(const snd_normspec *s, int64_t R, int64_t j0, int64_t j1, const void *x, void *y, double *m,
-                              double *r, double *var_unbiased);
-typedef void snd_kt_batch_bwd(const snd_normspec *s, int64_t R, int64_t j0, int64_t j1, const void *dy, const void *x,
-                              const double *m, const double *r, void *dx, void *dg, void *db);
+// What batch norm does to columns, at most SND_COLS of them:  y = ((x half - m) f + b),
+//   dx = (dy - s1 - (x - m) r s2) f.  half is 1 where x - m may not reach twice the largest double (always 1 backward).
+typedef struct snd_batchline { double half[64], m[64], r[64], f[64], b[64], s1[64], s2[64]; } snd_batchline;
+/// s[j] += sum of x[i*D + j] - p[j], v[j] += that of their squares; j < n <= SND_COLS.
+typedef void snd_kt_batch_sums(int64_t rows, int64_t n, int64_t D, const void *x, const double *p, double *s, double *v);
+/// One column over all rows, under a power-of-two scale.
+typedef void snd_kt_batch_column(int64_t R, int64_t D, const void *x, double eps, double *mean, double *rstd, double *var);
+/// above: NULL, or bits as of snd_k_relu, and a relu follows (precedes, backward); x[0] has bit `first`, a multiple of 64,
+/// and n = D or n = 64, D a multiple of 64. In place. Returns the largest magnitude.
+typedef double snd_kt_batch_write(int64_t rows, int64_t n, int64_t D, const void *x, const snd_batchline *c, void *y,
+                                  uint64_t *above, int64_t first);
+/// s1[j] += sum dy, s2[j] += sum dy (x - m) r.
+typedef void snd_kt_batch_bwd_sums(int64_t rows, int64_t n, int64_t D, const void *dy, const void *x, const snd_batchline *c,
+                                   const uint64_t *above, int64_t first, double *s1, double *s2);
+typedef double snd_kt_batch_dx(int64_t rows, int64_t n, int64_t D, const void *dy, const void *x, const snd_batchline *c,
+                               const uint64_t *above, int64_t first, void *dx);
 typedef void snd_kt_rowdot(int64_t rows, int64_t D, double c, const void *x, const void *y, void *out);
 typedef void snd_kt_softmax(int64_t rows, int64_t D, double s, const void *x, void *p);
 typedef void snd_kt_softmax_bwd(int64_t rows, int64_t D, double s, const void *p, const void *dp, void *dx);

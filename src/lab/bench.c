@@ -86,7 +86,7 @@ static void norm_bwd(const job *j, desk *d) {
                    d->b, NULL);
 }
 static void batch_fwd(const job *j, desk *d) {
-    snd_k_batch_fwd(d->threads, j->t, j->a, j->b, 1e-5, 0, d->x, d->g, d->b, d->z, d->m, d->r, NULL);
+    snd_k_batch_fwd(d->threads, j->t, j->a, j->b, 1e-5, 0, d->x, d->g, d->b, d->z, d->m, d->r, NULL, NULL);
 }
 static void unary(const job *j, desk *d) {
     d->sink += snd_k_unary(d->threads, j->t, (snd_kfn)j->how, j->a * j->b, 1, d->x, d->z);

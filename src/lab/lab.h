@@ -54,7 +54,7 @@ typedef struct snd_measure_opts {
     const int64_t *depths; int n_depths;   // a sweep; NULL: the spec's own depth, every layer
     const char *const *metrics; int n_metrics;   // asked for by name (switches costly ones on)
     int band_runs;                     // simulated nets behind a band; 0: enough for 10 % of its width
-    snd_bands bands;                   // INVALID: simulated when measuring an mlp, else theory
+    snd_bands bands;                   // INVALID: simulated when measuring an mlp or a convnet, else theory
     int threads;
     size_t max_memory;
     double time_limit;                 // seconds, 0: none; fewer seeds then, and a note

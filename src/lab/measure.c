@@ -108,8 +108,8 @@ static snd_probe_opts probe_opts(const job *j, bool simulate) {
                         .costly = asked_for_costly(o) || (!j->sparse && o->rows * o->tokens <= 64)};
     if (!simulate) return p;
     p.params = p.costly = false;
-    p.integrate = maps_are_wide(j->spec, p.rows * p.tokens);
-    if (j->spec->family != SND_FAM_MLP) return p;
+    p.integrate = j->spec->family == SND_FAM_TRANSFORMER && maps_are_wide(j->spec, p.rows * p.tokens);
+    if (j->spec->family != SND_FAM_MLP) return p; // a convolution's weights are few: they are drawn
     const bool look = j->o.bands != SND_BANDS_SIMULATED;
     const int64_t most = uses_batch_norm(j->spec) ? BAND_ROWS_BATCH : look ? LOOK_ROWS : BAND_ROWS;
     p.rows = o->rows < most ? o->rows : most;
@@ -122,6 +122,8 @@ static snd_probe_opts probe_opts(const job *j, bool simulate) {
 static sonde_status predict(job *j) {
     const snd_predict_opts o = {.rows = j->o.rows < 2 ? 2 : j->o.rows,
                                 .tokens = j->o.tokens,
+                                .height = j->o.height,
+                                .width = j->o.width,
                                 .q = j->o.scale * j->o.scale,
                                 .cos = j->o.cos,
                                 .exits = j->exits,
@@ -566,8 +568,10 @@ static bool estimated(const job *j) {
 static int runs_wanted(const job *j) {
     // the mean of few seeds spreads so much itself that more simulated nets would hardly narrow the band
     const int64_t enough = !j->measure ? BAND_RUNS : 4 * j->seeds > RUNS_FEW ? 4 * j->seeds : RUNS_FEW;
-    const int64_t most = j->sim->o.rows > BAND_ROWS ? RUNS_FEW : BAND_RUNS;
+    const bool images = j->spec->family == SND_FAM_CONVNET;
+    const int64_t most = images || j->sim->o.rows > BAND_ROWS ? RUNS_FEW : BAND_RUNS;
     if (j->o.bands == SND_BANDS_SIMULATED) return (int)(enough < most ? enough : most);
+    if (images) return BAND_RUNS_LEAST;
     const int64_t same_work = LOOK_RUNS * LOOK_ROWS / j->sim->o.rows; // batch norm looks with all rows
     return same_work > BAND_RUNS_LEAST ? (int)same_work : BAND_RUNS_LEAST;
 }
@@ -640,10 +644,10 @@ static sonde_status measure(job *j) {
 
 static sonde_status work(job *j) {
     if (j->measure) return measure(j);
-    const bool mlp = j->spec->family == SND_FAM_MLP;
+    const bool cheap = j->spec->family != SND_FAM_TRANSFORMER;
     SND_TRY(predict(j));
     note_theory(j);
-    if (mlp && j->o.bands == SND_BANDS_THEORY && estimated(j)) SND_TRY(simulate(j));
+    if (cheap && j->o.bands == SND_BANDS_THEORY && estimated(j)) SND_TRY(simulate(j));
     if (j->o.bands != SND_BANDS_SIMULATED) return fill_theory(j);
     SND_TRY(make_probe(j));
     SND_TRY(simulate(j));
@@ -751,7 +755,7 @@ static sonde_status start(job *j, snd_record *r, const snd_spec *spec, const cha
     if (j->o.scale == 0) j->o.scale = 1;
     if (j->o.dtype == SND_DT_NONE) j->o.dtype = SND_F32;
     const bool cheap =
-        spec->family == SND_FAM_MLP; // to simulate; a Transformer's bands cost many times its measurement
+        spec->family != SND_FAM_TRANSFORMER; // to simulate; a Transformer's bands cost many times its measurement
     if (j->o.bands == SND_BANDS_INVALID) j->o.bands = measure && cheap ? SND_BANDS_SIMULATED : SND_BANDS_THEORY;
     j->seeds = j->o.seeds > 0 ? j->o.seeds : 1;
     j->deadline = snd_now() + j->o.time_limit;

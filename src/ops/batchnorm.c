@@ -4,6 +4,7 @@
 //   new mean = (1 - p) mean + p m, new variance likewise with the unbiased one (both true values)
 // in: x, g, b, running mean, running variance.  out: y, r, m (f64, of the buffer) and, with running averages, those.
 // r and m share one output of [2 d]: r first.  f[0] = eps, f[1] = gadd, f[2] = p.  Exponents as in norm.c.
+// i[2] = 1, made by fusion: y is the relu of that, and the last output its bits (relu.c), which the backward pass reads.
 #include "ops/ops_impl.h"
 
 #include <math.h>
@@ -28,8 +29,12 @@ static sonde_status shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_d
     out[1] = SND_SHAPE(2 * D);
     dtype[1] = SND_F64;
     out[2] = out[3] = SND_SHAPE(D);
-    n->n_out = n->in[3] ? 4 : 2;
+    n->n_out = n->in[3] ? 4 : 2; // one more with a relu: fusion knows
     return SONDE_OK;
+}
+
+static uint64_t *bits_of(const snd_run *r) {
+    return r->n->attr.i[2] ? snd_out(r, r->n->n_out - 1)->p : NULL;
 }
 
 static size_t scratch(const snd_graph *g, const snd_node *n) {
@@ -63,7 +68,9 @@ static void run_linear_limit(const snd_run *r, int64_t R, int64_t D, const void 
         snd_store(r->t, snd_out(r, 0)->p, i, (snd_load(r->t, x->p, i) - m[j]) * s * gain + shift);
     }
     for (int64_t j = 0; j < D; j++) rstd[j] = isnan(rstd[j]) ? NAN : slope;
-    snd_out_done(r, 0, biased ? 0 : x->e, -1);
+    void *y = snd_out(r, 0)->p;
+    const double amax = bits_of(r) ? snd_k_relu(r->threads, r->t, R * D, y, y, bits_of(r)) : -1;
+    snd_out_done(r, 0, biased ? 0 : x->e, amax);
 }
 
 static void run(snd_run *r) {
@@ -75,11 +82,14 @@ static void run(snd_run *r) {
     const void *g = r->n->in[1] ? snd_in_plain(r, 1, var + D) : NULL;
     const void *b = r->n->in[2] ? snd_in_plain(r, 2, var + 2 * D) : NULL;
     const double eps = snd_eps_for(a->f[0], 2, x->e);
-    snd_k_batch_fwd(r->threads, r->t, R, D, eps, a->f[1], x->p, g, b, snd_out(r, 0)->p, rstd + D, rstd, var);
-    if (snd_eps_rules(r->t, a->f[0], 2, x->e))
+    const bool limit = snd_eps_rules(r->t, a->f[0], 2, x->e);
+    void *y = limit ? NULL : snd_out(r, 0)->p;
+    const double amax =
+        snd_k_batch_fwd(r->threads, r->t, R, D, eps, a->f[1], x->p, g, b, y, rstd + D, rstd, var, bits_of(r));
+    if (limit)
         run_linear_limit(r, R, D, g, b);
     else
-        snd_out_done(r, 0, 0, -1);
+        snd_out_done(r, 0, 0, amax);
     if (r->n->in[3]) update_running(r, D, rstd + D, var, var + D);
 }
 
@@ -89,7 +99,8 @@ static void grad(snd_graph *g, const snd_node *n, const snd_id *dout, const bool
     a.i[1] = (need[0] ? DX : 0) | (need[1] ? DG : 0) | (need[2] ? DB : 0);
     if (!a.i[1]) return;
     snd_id out[SND_MAX_OUT];
-    snd_g_op(g, SND_OP_BATCHNORM_BWD, (snd_id[]){dout[0], n->in[0], n->in[1], n->out[1]}, 4, &a, out);
+    const snd_id in[] = {dout[0], n->in[0], n->in[1], n->out[1], n->out[n->n_out - 1]};
+    snd_g_op(g, SND_OP_BATCHNORM_BWD, in, n->attr.i[2] ? 5 : 4, &a, out);
     int k = 0;
     for (int j = 0; j < 3; j++) din[j] = need[j] ? out[k++] : 0;
 }
@@ -143,7 +154,7 @@ snd_id snd_g_batchnorm_eval(snd_graph *g, snd_id x, snd_id gain, snd_id bias, do
     return bias ? snd_g_add(g, y, bias) : y;
 }
 
-// ---- backward: in dy, x, g, (r, m); out the wanted ones of dx, dg, db -----------------------------------------------
+// ---- backward: in dy, x, g, (r, m) and the bits of a relu; out the wanted ones of dx, dg, db -----------------------------------------------
 
 static sonde_status bwd_shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_dtype *dtype) {
     (void)dtype;
@@ -157,21 +168,31 @@ static sonde_status bwd_shape(const snd_graph *g, snd_node *n, snd_shape *out, s
     return SONDE_OK;
 }
 
+static const uint64_t *bits_read(const snd_run *r) {
+    return r->n->n_in > 4 ? snd_in(r, 4)->p : NULL;
+}
+
+// Element i of dy behind the relu, where there is one.
+static double dy_at(const snd_run *r, int64_t i) {
+    const uint64_t *above = bits_read(r);
+    return above && !(above[i / 64] >> i % 64 & 1) ? 0 : snd_load(r->t, snd_in(r, 0)->p, i);
+}
+
 // Where eps rules: dx = slope g (dy - mean over rows of dy);  dg = sum dy (x - m) slope.
 static void bwd_linear_limit(const snd_run *r, int64_t R, int64_t D, const void *g, void *dx, void *dg, void *db) {
-    const void *dy = snd_in(r, 0)->p, *x = snd_in(r, 1)->p;
+    const void *x = snd_in(r, 1)->p;
     const double *rstd = snd_in(r, 3)->p, *m = rstd + D;
     for (int64_t j = 0; j < D; j++) {
         double sum = 0, sum_x = 0;
         for (int64_t i = j; i < R * D; i += D) {
-            sum += snd_load(r->t, dy, i);
-            sum_x += snd_load(r->t, dy, i) * (snd_load(r->t, x, i) - m[j]);
+            sum += dy_at(r, i);
+            sum_x += dy_at(r, i) * (snd_load(r->t, x, i) - m[j]);
         }
         if (dg) snd_store(r->t, dg, j, sum_x * rstd[j]);
         if (db) snd_store(r->t, db, j, sum);
         const double gain = g ? snd_load(r->t, g, j) + r->n->attr.f[1] : 1;
         for (int64_t i = j; dx && i < R * D; i += D)
-            snd_store(r->t, dx, i, rstd[j] * gain * (snd_load(r->t, dy, i) - sum / (double)R));
+            snd_store(r->t, dx, i, rstd[j] * gain * (dy_at(r, i) - sum / (double)R));
     }
 }
 
@@ -189,11 +210,13 @@ static void bwd_run(snd_run *r) {
     const bool limit = snd_eps_rules(r->t, a->f[0], 2, x->e);
     const int64_t edy = dy->e, ex = x->e;
     const double eps = snd_eps_for(a->f[0], 2, ex);
+    double amax = -1;
     if (limit)
         bwd_linear_limit(r, R, D, g, dx, dg, db);
     else
-        snd_k_batch_bwd(r->threads, r->t, R, D, eps, a->f[1], dy->p, x->p, g, rstd + D, rstd, dx, dg, db);
-    if (dx) snd_out_done(r, kx, limit ? edy : edy - ex, -1);
+        amax = snd_k_batch_bwd(r->threads, r->t, R, D, eps, a->f[1], dy->p, x->p, g, rstd + D, rstd, bits_read(r), dx,
+                               dg, db);
+    if (dx) snd_out_done(r, kx, limit ? edy : edy - ex, amax);
     if (dg) snd_out_done(r, kg, limit ? edy + ex : edy, -1);
     if (db) snd_out_done(r, kb, edy, -1);
 }
@@ -204,5 +227,15 @@ static size_t bwd_scratch(const snd_graph *g, const snd_node *n) {
     return (size_t)D * sizeof(double);
 }
 
-const snd_op_info snd_op_batchnorm_bwd = {
-    .name = "batchnorm_bwd", .shape = bwd_shape, .run = bwd_run, .scratch = bwd_scratch, .cost = snd_cost_some};
+// dx takes dy's place: element by element, after the sums.
+static unsigned bwd_inplace(const snd_graph *g, const snd_node *n) {
+    (void)g;
+    return n->attr.i[1] & DX ? 1 : 0;
+}
+
+const snd_op_info snd_op_batchnorm_bwd = {.name = "batchnorm_bwd",
+                                          .shape = bwd_shape,
+                                          .run = bwd_run,
+                                          .inplace = bwd_inplace,
+                                          .scratch = bwd_scratch,
+                                          .cost = snd_cost_some};

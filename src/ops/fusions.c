@@ -91,15 +91,62 @@ static void loss_stat_merge(const snd_graph *g, const snd_node *first, const snd
     fused->n_out = first->n_out;
 }
 
+// ---- batch norm followed by a relu, and their backward ----------------------------------------------------------------
+
+// Bits of a block of columns must be whole words.
+static bool whole_words(const snd_graph *g, snd_id x) {
+    int64_t R, D;
+    snd_rows(snd_shape_of(g, x), &R, &D);
+    return D < 64 || D % 64 == 0;
+}
+
+static bool batch_relu_fits(const snd_graph *g, const snd_node *first, const snd_node *second, int port) {
+    (void)second;
+    return port == 0 && !first->attr.i[2] && whole_words(g, first->in[0]);
+}
+
+static void batch_relu_merge(const snd_graph *g, const snd_node *first, const snd_node *second, int port,
+                             snd_node *fused) {
+    (void)g;
+    (void)port;
+    memcpy(fused->in, first->in, (size_t)first->n_in * sizeof *fused->in);
+    fused->n_in = first->n_in;
+    fused->attr = first->attr;
+    fused->attr.i[2] = 1;
+    memcpy(fused->out, first->out, sizeof fused->out);
+    fused->out[0] = second->out[0];
+    fused->out[first->n_out] = second->out[1];
+    fused->n_out = first->n_out + 1;
+}
+
+static bool relu_batch_bwd_fits(const snd_graph *g, const snd_node *first, const snd_node *second, int port) {
+    (void)first;
+    return port == 0 && second->n_in == 4 && whole_words(g, second->in[1]);
+}
+
+static void relu_batch_bwd_merge(const snd_graph *g, const snd_node *first, const snd_node *second, int port,
+                                 snd_node *fused) {
+    (void)g;
+    (void)port;
+    memcpy(fused->in, second->in, 4 * sizeof *fused->in);
+    fused->in[0] = first->in[1];
+    fused->in[4] = first->in[0];
+    fused->n_in = 5;
+    fused->attr = second->attr;
+    memcpy(fused->out, second->out, sizeof fused->out);
+    fused->n_out = second->n_out;
+}
+
 static const snd_fusion rows[] = {
-#define SND_FUSION_ROW(row, a, b, ab, stays)                                                                           \
+#define SND_FUSION_ROW(row, a, b, ab, stays, later)                                                                    \
     {.name = #row,                                                                                                     \
      .first = SND_OP_##a,                                                                                              \
      .second = SND_OP_##b,                                                                                             \
      .fused = SND_OP_##ab,                                                                                             \
      .fits = row##_fits,                                                                                               \
      .merge = row##_merge,                                                                                             \
-     .keeps_middle = stays},
+     .keeps_middle = stays,                                                                                            \
+     .late = later},
 #include "ops/fusions.def"
 #undef SND_FUSION_ROW
 };

@@ -3,6 +3,7 @@
 // definitions.
 #include "readers/predict_impl.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>
@@ -255,6 +256,64 @@ static sonde_status p_depthattn(void *self, const snd_site *site, const snd_val 
     return give(r, r->m->alias(r->m->self, r->means[n - 1]), out);
 }
 
+// ---- images -------------------------------------------------------------------------------------------------------------
+// A place of an image is a row. Two places see different pixels through the same weights, tap by tap, as two examples do,
+// so what holds for pairs of examples holds for pairs of places, in one image or two (Xiao et al. 2018, section 2), but for
+// the border: there taps meet zeros.
+
+// Of k taps at each of the `out` places along one side, the share that falls inside.
+static double inside(int64_t size, int64_t out, int64_t k, int64_t stride) {
+    int64_t n = 0;
+    for (int64_t i = 0; i < out; i++)
+        for (int64_t u = 0; u < k; u++) {
+            const int64_t at = i * stride + u - k / 2;
+            n += at >= 0 && at < size;
+        }
+    return (double)n / (double)(out * k);
+}
+
+// A result sums k k a.cols numbers; backward, a number sums the gradients of those results that read it, k k / stride^2 times
+// as many as there are channels.
+static sonde_status convolved(reader *r, const snd_site *site, const char *role, snd_val a, int64_t channels, int64_t k,
+                              int64_t stride, snd_val *out) {
+    snd_mid y = 0;
+    snd_init i;
+    r->nn.layer = site->layer;
+    SND_TRY(snd_nn_init_map(&r->nn, role, NULL, a.cols * k * k, channels * k * k, -1, false, &i));
+    const double c = i.kind == SND_INIT_CONST ? i.a * i.factor : 0;
+    char text[40];
+    SND_FAIL_IF(c != 0, SONDE_EUNSUPPORTED, "predict: a map whose entries all start at %s is not random",
+                snd_format_num(text, c, 6));
+    const double readers = (double)(channels * k * k) * (double)(out->h * out->w) / (double)(a.h * a.w);
+    y = r->m->linear(r->m->self, a.id, a.cols * k * k, (int64_t)(readers + 0.5), snd_nn_init_var(&i));
+    const double share = inside(a.h, out->h, k, stride) * inside(a.w, out->w, k, stride);
+    return give(r, share == 1 ? y : scaled(r, y, sqrt(share)), out);
+}
+
+static sonde_status p_conv(void *self, const snd_site *site, snd_val a, int64_t channels, int64_t k, int64_t stride,
+                           snd_val *out) {
+    return convolved(self, site, "conv", a, channels, k, stride, out);
+}
+
+static sonde_status p_shortcut(void *self, const snd_site *site, snd_val x, snd_val u, int64_t channels, int64_t stride,
+                               snd_val *out) {
+    (void)x;
+    return convolved(self, site, "conv", u, channels, 1, stride, out);
+}
+
+// The mean over places keeps what all places share, in one image and between images, and of the rest a part of 1/places of
+// its variance, Gaussian as a mean of many. The gradient goes to every place alike, divided by their number.
+static sonde_status p_pool(void *self, snd_val a, snd_val *out) {
+    reader *r = self;
+    const snd_algebra *m = r->m;
+    const double places = (double)(a.h * a.w), q = pow(10, m->log10_q(m->self, a.id)), mean = m->mean(m->self, a.id);
+    const double c = q > 0 ? q * m->cos(m->self, a.id, false) : 0, common = c - mean * mean;
+    const snd_mid share = scaled(r, a.id, 1 / places);
+    const snd_mid part[] = {m->shared(m->self, a.cols, common > 1e-12 * q ? common : 0),
+                            m->example(m->self, a.cols, (q - c) / places), share, m->stop(m->self, share)};
+    return give(r, m->sum(m->self, 4, part, (double[]){1, 1, 1, -1}, mean), out);
+}
+
 // ---- names and places ---------------------------------------------------------------------------------------------------
 
 static sonde_status add_tap(reader *r, snd_ptap tap) {
@@ -291,12 +350,16 @@ static bool layer_stream(const char *name, const char **stream) {
     return !strchr(*stream, '.');
 }
 
-static snd_mid stream_above(const snd_prediction *p, const char *stream, int layer) {
+static bool same_shape(const snd_val *a, const snd_val *b) {
+    return a->cols == b->cols && a->h == b->h && a->w == b->w;
+}
+
+static snd_mid stream_above(const snd_prediction *p, const char *stream, int layer, const snd_val *like) {
     for (int i = p->n_taps - 1; i >= 0; i--) {
         const char *s;
         if (p->taps[i].layer == layer - 1 && p->taps[i].stream && layer_stream(p->taps[i].name, &s) &&
             !strcmp(s, stream))
-            return p->taps[i].v;
+            return same_shape(&p->taps[i].shape, like) ? p->taps[i].v : 0;
         if (p->taps[i].layer < layer - 1 && p->taps[i].layer >= 0) break;
     }
     return 0;
@@ -317,11 +380,11 @@ static sonde_status p_tap(void *self, const char *name, snd_val v) {
     reader *r = self;
     const int layer = strncmp(in_stack(name), "layers.", 7) ? -1 : r->nn.layer;
     if (!strcmp(name, "decoder.out.x")) name = "out.x";
-    snd_ptap tap = {.name = name, .v = v.id, .layer = layer, .exit = r->exit};
+    snd_ptap tap = {.name = name, .v = v.id, .shape = v, .layer = layer, .exit = r->exit};
     const char *stream;
-    if (v.kind == SND_V_STREAM && layer_stream(name, &stream)) {
+    if ((v.kind == SND_V_STREAM || v.kind == SND_V_MAP) && layer_stream(name, &stream)) {
         tap.stream = true;
-        if (layer >= 0) tap.before = stream_above(r->p, stream, layer);
+        if (layer >= 0) tap.before = stream_above(r->p, stream, layer, &v);
     }
     if (ends_with(name, ".in")) r->call_x = r->x_before;
     const char *site = strrchr(name, '.');
@@ -329,8 +392,8 @@ static sonde_status p_tap(void *self, const char *name, snd_val v) {
     const bool of_call = ends_with(name, ".out") && site - name >= 2 && layer >= 0 && !of_norm;
     if (of_call) tap.x = r->call_x, tap.attended = r->attended;
     if (of_call && r->profile) r->branches += profiled_var(r);
-    if (!strcmp(in_stack(name), "in.x")) r->in_x = v.id;
-    tap.first = r->in_x;
+    if (!strcmp(in_stack(name), "in.x")) r->in_x = v;
+    tap.first = same_shape(&v, &r->in_x) ? r->in_x.id : 0;
     return add_tap(r, tap);
 }
 
@@ -354,7 +417,8 @@ static sonde_status p_stmt(void *self, const snd_stmt *s, snd_section sec, int l
     return SONDE_OK;
 }
 
-static sonde_status finish_exit(reader *r, int layers, snd_mid out, bool tapped) {
+static sonde_status finish_exit(reader *r, int layers, snd_val out_x, bool tapped) {
+    const snd_mid out = out_x.id;
     snd_prediction *p = r->p;
     const snd_spec *s = r->nn.spec;
     r->nn.layer = -1;
@@ -364,7 +428,7 @@ static sonde_status finish_exit(reader *r, int layers, snd_mid out, bool tapped)
     if (s->family == SND_FAM_TRANSFORMER)
         SND_TRY(snd_p_head(r, out, &logits));
     else if (s->outputs > 0)
-        SND_TRY(snd_p_map(r, "head", NULL, out, s->width, s->outputs, -1, false, false, &logits));
+        SND_TRY(snd_p_map(r, "head", NULL, out, out_x.cols, s->outputs, -1, false, false, &logits));
     if (logits) SND_TRY(add_tap(r, (snd_ptap){.name = "logits", .v = logits, .layer = -1, .exit = r->exit}));
     p->exits[p->n_exits++] = (snd_pexit){.layers = layers, .out = out};
     r->next_exit++;
@@ -373,7 +437,7 @@ static sonde_status finish_exit(reader *r, int layers, snd_mid out, bool tapped)
 }
 
 static sonde_status p_exit(void *self, int layers, snd_val out_x) {
-    return finish_exit(self, layers, out_x.id, false);
+    return finish_exit(self, layers, out_x, false);
 }
 
 // ---- the whole ----------------------------------------------------------------------------------------------------------
@@ -392,12 +456,15 @@ static const snd_reader OPS = {.unary = p_unary,
                                .depthmix = p_depthmix,
                                .depthattn = p_depthattn,
                                .sublayer = snd_p_sublayer,
+                               .conv = p_conv,
+                               .shortcut = p_shortcut,
+                               .pool = p_pool,
                                .alias = p_alias,
                                .tap = p_tap,
                                .enter = p_enter,
                                .stmt = p_stmt};
 
-static sonde_status walk(reader *r, const int *exits, int n_exits, snd_mid x, snd_mid *out) {
+static sonde_status walk(reader *r, const int *exits, int n_exits, snd_mid x, snd_val *out) {
     snd_reader ops = OPS;
     ops.self = r;
     snd_walk w = {.arena = r->p->arena,
@@ -406,17 +473,15 @@ static sonde_status walk(reader *r, const int *exits, int n_exits, snd_mid x, sn
                   .exits = exits,
                   .n_exits = n_exits,
                   .on_exit = p_exit};
-    snd_val end;
-    const snd_val begin = {.kind = SND_V_STREAM, .cols = r->nn.spec->width, .id = x};
-    const sonde_status status = snd_walk_stack(&w, begin, &end);
-    if (status != SONDE_OK) return snd_fail_prefix(status, "wiring: ");
-    *out = end.id;
-    return SONDE_OK;
+    snd_val begin = r->in;
+    begin.id = x;
+    const sonde_status status = snd_walk_stack(&w, begin, out);
+    return status == SONDE_OK ? SONDE_OK : snd_fail_prefix(status, "wiring: ");
 }
 
 // The stack whose output is out.x, at each of its exits.
 static sonde_status walk_exits(reader *r, const snd_predict_opts *o, snd_mid x) {
-    snd_mid out;
+    snd_val out;
     const bool several = o->n_exits > 0 && r->nn.spec->arch != SND_ARCH_ENCDEC; // whose stacks have depths of their own
     r->next_exit = 0;
     SND_NEW(r->p->arena, r->p->exits, several ? o->n_exits : 1);
@@ -426,8 +491,8 @@ static sonde_status walk_exits(reader *r, const snd_predict_opts *o, snd_mid x) 
 
 static sonde_status examples(reader *r, const snd_predict_opts *o) {
     const snd_spec *s = r->nn.spec;
-    const bool stem = s->inputs > 0;
-    snd_mid x = snd_m_input(r->p->examples, stem ? s->inputs : s->width, o->q > 0 ? o->q : 1, o->cos);
+    const bool stem = s->inputs > 0 && s->family == SND_FAM_MLP;
+    snd_mid x = snd_m_input(r->p->examples, stem ? s->inputs : r->in.cols, o->q > 0 ? o->q : 1, o->cos);
     if (stem) SND_TRY(snd_p_map(r, "stem", NULL, x, s->inputs, s->width, -1, false, false, &x));
     return walk_exits(r, o, x);
 }
@@ -443,15 +508,16 @@ static void begin_stack(reader *r, const snd_stack *stack) {
 
 static sonde_status sequences(reader *r, const snd_predict_opts *o) {
     snd_stack stack[2];
-    snd_mid x, memory = 0;
+    snd_mid x;
+    snd_val memory = {0};
     const int n = snd_model_stacks(r->nn.spec, stack);
     for (int i = 0; i < n - 1; i++) {
         begin_stack(r, &stack[i]);
-        SND_TRY(snd_p_embed(r, o, memory, &x));
+        SND_TRY(snd_p_embed(r, o, memory.id, &x));
         SND_TRY(walk(r, NULL, 0, x, &memory));
     }
     begin_stack(r, &stack[n - 1]);
-    SND_TRY(snd_p_embed(r, o, memory, &x));
+    SND_TRY(snd_p_embed(r, o, memory.id, &x));
     return walk_exits(r, o, x);
 }
 
@@ -486,8 +552,11 @@ static sonde_status evaluate(snd_prediction *p, const snd_predict_opts *o) {
 
 static sonde_status create(snd_prediction *p, const snd_spec *spec, const snd_predict_opts *o) {
     const bool tokens = spec->family == SND_FAM_TRANSFORMER;
+    const snd_val in = snd_model_stream(spec, o->height, o->width);
+    const int64_t rows = in.kind == SND_V_MAP ? o->rows * in.h * in.w : o->rows; // of batch norm
     if (tokens && (p->tokens = snd_tokens_create(p->arena, (double)o->rows))) p->m = snd_algebra_tokens(p->tokens);
-    if (!tokens && (p->examples = snd_moments_create(p->arena, (int)o->rows))) p->m = snd_algebra_moments(p->examples);
+    if (!tokens && (p->examples = snd_moments_create(p->arena, (int)(rows < INT_MAX ? rows : INT_MAX))))
+        p->m = snd_algebra_moments(p->examples);
     return p->m.self ? SONDE_OK : SONDE_ENOMEM;
 }
 
@@ -495,6 +564,7 @@ static sonde_status follow(snd_prediction *p, const snd_spec *spec, const snd_pr
                            const snd_prediction *profile) {
     // the first segment holds the input and all of in:, where functions of the input still count as its own noise
     reader r = {.p = p, .m = &p->m, .layer = -1, .exit = -1, .profile = profile};
+    r.in = snd_model_stream(spec, o->height, o->width);
     r.nn = (snd_nn){.spec = spec, .stack = &r.stack, .layer = -1};
     snd_model_stack(spec, &r.stack);
     const sonde_status s = p->tokens ? sequences(&r, o) : examples(&r, o);
@@ -521,9 +591,6 @@ static sonde_status run(snd_prediction *p, const snd_spec *spec, const snd_predi
 }
 
 sonde_status snd_predict(snd_arena *a, const snd_spec *spec, const snd_predict_opts *o, snd_prediction **out) {
-    SND_FAIL_IF(spec->family == SND_FAM_CONVNET, SONDE_EUNSUPPORTED,
-                "family %s: theory of this build covers mlp and transformer; other specs can be described only",
-                snd_family_name(spec->family));
     SND_FAIL_IF(o->rows < 1, SONDE_ERANGE, "%lld examples; theory needs at least 1", (long long)o->rows);
     snd_prediction *p;
     SND_NEW(a, p, 1);

@@ -8,7 +8,7 @@
 #ifndef SND_PREDICT_H
 #define SND_PREDICT_H
 
-#include "models/models.h"
+#include "readers/readers.h"
 
 typedef enum snd_pmetric {
     SND_PM_NONE,
@@ -36,6 +36,7 @@ typedef struct snd_predicted {
 
 typedef struct snd_predict_opts {
     int64_t rows;              // examples, for batch norm and bvar; at least 2
+    int64_t height, width;     // convnet: of the images; 0: SND_IMAGE_SIDE
     int64_t tokens;            // transformer: per example; 0: 64, or as many as the context has
     double q;                  // mean square of the input's features; 0: 1
     double cos;                // mean cosine between two input examples
@@ -46,7 +47,7 @@ typedef struct snd_predict_opts {
 
 typedef struct snd_prediction snd_prediction;
 
-/// mlp and transformer. Errors carry the formula's place. Lives in the arena; call snd_prediction_free first.
+/// Errors carry the formula's place. Lives in the arena; call snd_prediction_free first.
 sonde_status snd_predict(snd_arena *a, const snd_spec *spec, const snd_predict_opts *o, snd_prediction **out) SONDE_MUST_CHECK;
 
 /// Gives back what is not the arena's.

@@ -9,10 +9,11 @@
 typedef struct snd_ptap {
     const char *name;
     snd_mid v;
+    snd_val shape;
     int layer, exit; // exit -1: not of out:
     snd_mid before;  // the same stream one layer up (adjcos), or 0
     snd_mid x;       // sublayer outputs: the stream before the statement, or 0
-    snd_mid first;   // in.x of its stack, or 0
+    snd_mid first;   // in.x of its stack, or 0 where it has another shape
     snd_mid attended; // outputs of attention: the averages of its values, or 0
     bool stream;
 } snd_ptap;
@@ -51,12 +52,14 @@ typedef struct snd_predictor {
     const snd_algebra *m;
     snd_nn nn; // for init rules; there is no graph
     snd_stack stack;
+    snd_val in; // as it enters the stack
     snd_pstack seq;
     int64_t cap_taps;
     int layer; // layer whose boundary was marked last
     int exit;  // of the next out:, -1 outside
     int next_exit;
-    snd_mid x_before, call_x, in_x;
+    snd_mid x_before, call_x;
+    snd_val in_x;
     snd_mid attended; // by the last sublayer, or 0
     const snd_prediction *profile; // Admin: of the same net with its vectors at 1; else NULL
     double branches; // variances of the branches so far in it: vectors start at the root of 1 + that sum
