@@ -248,6 +248,10 @@ static void bad_calls_are_refused(void **state) {
     CHECK_STATUS(snd_tokenizer_make(SND_TOK_CHARS, "f.txt", TEXT("ok\nno \xFFno"), 0, 0, &t), SONDE_EINPUT);
     assert_non_null(strstr(sonde_error_message(), "f.txt: line 2 (byte 6): 0xff is not UTF-8"));
     CHECK_STATUS(snd_tokenizer_make(SND_TOK_CHARS, "f.txt", TEXT("cut \xE2\x82"), 0, 0, &t), SONDE_EINPUT);
+    static const char *const no_utf8[] = {"\xC0\x80",         "\xE0\x80\x80",     "\xED\xA0\x80",
+                                          "\xF0\x80\x80\x80", "\xF4\x90\x80\x80", "\x80"};
+    for (int i = 0; i < 6; i++) // overlong, a surrogate, beyond U+10FFFF, a continuation alone
+        CHECK_STATUS(snd_tokenizer_make(SND_TOK_CHARS, "f.txt", TEXT(no_utf8[i]), 0, 0, &t), SONDE_EINPUT);
     CHECK_STATUS(snd_tokenizer_make(SND_TOK_BPE, "f.txt", TEXT("x"), 256, 1u << SND_SPECIAL_EOS, &t), SONDE_ERANGE);
     CHECK_STATUS(snd_tokenizer_make(SND_TOK_BPE, "f.txt", TEXT("x"), 70000, 0, &t), SONDE_ERANGE);
     t = make(SND_TOK_BYTES, NULL, 0, 0, 1u << SND_SPECIAL_EOS);
