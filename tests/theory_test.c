@@ -619,6 +619,28 @@ static void one_network_strays_as_the_law_says(void **state) {
     }
 }
 
+// Depth alone uses no limit up: 4000 residual layers spread as 64 do, forward and backward, and in a second or two.
+static void any_depth_has_a_spread(void **state) {
+    (void)state;
+    enum { L = 4000, N = 256 };
+    net a = open_net(32, N, N, 0);
+    snd_mid x = a.x0;
+    for (int l = 1; l <= L; l++) {
+        snd_m_boundary(a.t);
+        x = snd_m_add(a.t, x, block2(&a, SND_GFN_RELU, 2, x), 1, 1);
+    }
+    const snd_mid ends[] = {a.x0, x};
+    double forward, back;
+    snd_m_spread(a.t, ends, 2);
+    assert_true(snd_m_log_q_var(a.t, x, 1, &forward));
+    CHECK_REL(N * forward, 2 + 2.75 * L, 1e-6);
+    snd_m_backward(a.t, x);
+    snd_m_grad_spread(a.t, x, ends, 2);
+    assert_true(snd_m_log_gq_var(a.t, a.x0, 1, &back));
+    CHECK_REL(N * back, 2 + 2.75 * L, 1e-6);
+    close_net(&a);
+}
+
 // A norm's output has no spread of its own; a sum of independent halves does not care how it is written.
 static void spread_follows_the_algebra(void **state) {
     (void)state;
@@ -688,6 +710,7 @@ int main(void) {
         cmocka_unit_test(batch_norm_counts_its_rows),
         cmocka_unit_test(numbers_per_row_have_their_values),
         cmocka_unit_test(one_network_strays_as_the_law_says),
+        cmocka_unit_test(any_depth_has_a_spread),
         cmocka_unit_test(spread_follows_the_algebra),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

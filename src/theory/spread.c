@@ -17,7 +17,8 @@
 
 #define NODE(i)              m_at(t, i)
 #define GROW(ptr, cap, need) snd_grow((void **)&(ptr), &(cap), (need), sizeof *(ptr))
-enum { MAX_LIVE = 8, MAX_BASE = 72, MAX_TERMS = 256, MAX_REFS = 12, MAX_WORK = 600000, MAX_DEEP = 256 };
+enum { MAX_LIVE = 8, MAX_BASE = 72, MAX_TERMS = 256, MAX_REFS = 12, MAX_DEEP = 256 };
+enum { MAX_WORK = 600000, SEGMENT_WORK = 4000 }; // steps of moment(): of a whole net, and what every layer adds
 
 typedef struct form {
     int n;
@@ -785,6 +786,7 @@ static void run(spread *s, const snd_mid *want, int n_want) {
             s->from = from, s->to = v;
             walk_segment(s, wanted);
             if (v == n) break;
+            s->work_end += SEGMENT_WORK; // depth alone, whose cost is linear, does not use the limit up
             for (snd_mid u = from ? from : 1; u < v; u++)
                 if (last[u] >= v) scan[n_scan++] = u;
             int kept = 0;
