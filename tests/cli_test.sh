@@ -185,6 +185,15 @@ if "$bin" measure --help >/dev/null 2>&1 && command -v timeout >/dev/null; then
     err "interrupted"
     err "of 1000000 seeds"
     [ -s some/result.json ] || bad "the seeds that were finished are lost"
+    n=$((n + 1)) what="SIGINT in a demo"
+    for t in 1 4 16; do # a busy machine needs longer for the first number
+        timeout -s INT --preserve-status $t "$bin" demo -o cut >out 2>err </dev/null
+        rc=$?
+        [ -s cut/result.json ] && break
+    done
+    [ $rc = 130 ] || bad "exit $rc, not 130"
+    err "Interrupted in panel"
+    grep -q 'closed form' cut/result.json || bad "what was finished is lost"
 fi
 
 # ---- the README's example is what the program prints (all but sparklines and the table's measured digits)

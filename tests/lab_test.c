@@ -235,6 +235,52 @@ static void what_cannot_be_is_refused(void **state) {
     snd_arena_destroy(e.a);
 }
 
+// SIGINT when `left` nets have been measured.
+typedef struct interrupt {
+    snd_stop stop;
+    int left;
+} interrupt;
+
+static void count_nets(void *ctx, const char *stage, int64_t done, int64_t total) {
+    interrupt *i = ctx;
+    if (!strcmp(stage, "seeds") && done == total && --i->left == 0) i->stop.flag = 1;
+}
+
+static void demo_until(const env *e, const char *const *names, int n, int nets) {
+    interrupt i = {.left = nets, .stop.flag = nets == 0};
+    const snd_demo_opts o = {.quick = true, .stop = &i.stop, .progress = count_nets, .ctx = &i};
+    CHECK_STATUS(snd_lab_demo(e->r, names, n, &o), SONDE_EINTERRUPTED);
+    for (int k = 0; k < e->r->n_panels; k++) assert_true(e->r->panels[k]->n_series > 0);
+    for (int k = 0; k < e->r->n_tables; k++) assert_int_equal(e->r->tables[k]->n_cells % e->r->tables[k]->n_columns, 0);
+    assert_non_null(strstr(e->r->notes[0], "Interrupted in panel"));
+}
+
+// An interrupted demo keeps its whole panels, and of the one at work the nets that were measured; later panels add nothing.
+static void an_interrupted_demo_keeps_what_it_has(void **state) {
+    (void)state;
+    for (int i = 0; i < snd_panel_count(); i++) { // before anything was measured
+        const env e = start();
+        const char *name = snd_panel_name(i);
+        demo_until(&e, &name, 1, 0);
+        assert_int_equal(e.r->n_panels + e.r->n_tables + e.r->n_runs, 0);
+        snd_arena_destroy(e.a);
+    }
+    static const struct {
+        const char *names[2];
+        int nets, rows, panels, series;
+    } row[] = {{{"closed-forms", "slides-forward"}, 2, 2, 0, 0},   {{"closed-forms", "slides-forward"}, 11, 9, 1, 2},
+               {{"token-gradient", "slides-forward"}, 2, 0, 1, 3}, {{"last-gradient", "slides-forward"}, 1, 0, 1, 1},
+               {{"gpt2-init", "token-gradient"}, 1, 0, 1, 1},      {{"plots-variance", "plots-gradient"}, 2, 0, 1, 2}};
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        const env e = start();
+        demo_until(&e, row[i].names, 2, row[i].nets);
+        assert_int_equal(e.r->n_tables ? e.r->tables[0]->n_cells / e.r->tables[0]->n_columns : 0, row[i].rows);
+        assert_int_equal(e.r->n_panels, row[i].panels);
+        if (row[i].panels) assert_int_equal(e.r->panels[0]->n_series, row[i].series);
+        snd_arena_destroy(e.a);
+    }
+}
+
 // A probe under ever smaller limits: every way to fit is taken, and not one bit of a result changes.
 static void limits_change_no_number(void **state) {
     (void)state;
@@ -357,11 +403,12 @@ static void progress_and_limits_are_told(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sweep_equals_single_depths), cmocka_unit_test(threads_change_no_bit),
-        cmocka_unit_test(bands_hold_the_means),       cmocka_unit_test(one_matrix_growth),
-        cmocka_unit_test(nothing_overflows),          cmocka_unit_test(a_time_limit_is_kept),
-        cmocka_unit_test(what_cannot_be_is_refused),  cmocka_unit_test(theory_holds_at_every_scale),
-        cmocka_unit_test(what_is_no_number),          cmocka_unit_test(limits_change_no_number),
-        cmocka_unit_test(limits_change_no_result),    cmocka_unit_test(progress_and_limits_are_told)};
+        cmocka_unit_test(sweep_equals_single_depths),  cmocka_unit_test(threads_change_no_bit),
+        cmocka_unit_test(bands_hold_the_means),        cmocka_unit_test(one_matrix_growth),
+        cmocka_unit_test(nothing_overflows),           cmocka_unit_test(a_time_limit_is_kept),
+        cmocka_unit_test(what_cannot_be_is_refused),   cmocka_unit_test(an_interrupted_demo_keeps_what_it_has),
+        cmocka_unit_test(theory_holds_at_every_scale), cmocka_unit_test(what_is_no_number),
+        cmocka_unit_test(limits_change_no_number),     cmocka_unit_test(limits_change_no_result),
+        cmocka_unit_test(progress_and_limits_are_told)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -107,6 +107,8 @@ sonde_status snd_cli_load_with(snd_cli *c, const char *const *more, int n_more, 
 /// Everything a verb with a record has to show: stdout by --json, --csv or as tables; the files of -o; the exit code by
 /// --fail-on. Fills in r->command and r->version.
 sonde_status snd_cli_result(snd_cli *c, snd_record *r) SONDE_MUST_CHECK;
+/// The end of a verb whose work returned s: what an interrupt left in the record is shown and written all the same.
+sonde_status snd_cli_finish(snd_cli *c, snd_record *r, sonde_status s) SONDE_MUST_CHECK;
 /// Asks before the work whether -o can be written and would write over a file that is read. spec: the one that SPEC
 /// names, NULL if there is none.
 sonde_status snd_cli_check_out(snd_cli *c, const snd_spec *spec) SONDE_MUST_CHECK;

@@ -75,3 +75,10 @@ sonde_status snd_cli_result(snd_cli *c, snd_record *r) {
     fail_on(c, r);
     return written;
 }
+
+sonde_status snd_cli_finish(snd_cli *c, snd_record *r, sonde_status s) {
+    const bool some = r->n_runs || r->n_panels || r->n_tables;
+    if (s != SONDE_OK && !(s == SONDE_EINTERRUPTED && some)) return s;
+    const sonde_status shown = snd_cli_result(c, r);
+    return shown != SONDE_OK ? shown : s;
+}

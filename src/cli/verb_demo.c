@@ -46,6 +46,5 @@ sonde_status snd_verb_demo(snd_cli *c) {
     r->title = "Residual connections and normalisation: theory over measurement";
     if (!c->out_dir) c->out_dir = "sonde-demo";
     SND_TRY(snd_cli_check_out(c, NULL));
-    SND_TRY(snd_lab_demo(r, c->words, c->n_words, &o));
-    return snd_cli_result(c, r);
+    return snd_cli_finish(c, r, snd_lab_demo(r, c->words, c->n_words, &o));
 }

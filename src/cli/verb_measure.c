@@ -202,8 +202,7 @@ static sonde_status panels(snd_cli *c, bar *b, const char *const *names, int n) 
     snd_record *r = snd_record_create(c->arena, SND_REC_DEMO);
     if (!r) return SONDE_ENOMEM;
     SND_TRY(snd_cli_check_out(c, NULL));
-    SND_TRY(snd_lab_demo(r, names, n, &o));
-    return snd_cli_result(c, r);
+    return snd_cli_finish(c, r, snd_lab_demo(r, names, n, &o));
 }
 
 static sonde_status verb(snd_cli *c, bool measure) {
@@ -225,10 +224,9 @@ static sonde_status verb(snd_cli *c, bool measure) {
     snd_record *r = s == SONDE_OK ? snd_record_create(c->arena, measure ? SND_REC_MEASURE : SND_REC_PREDICT) : NULL;
     if (s == SONDE_OK && !r) s = SONDE_ENOMEM;
     if (s == SONDE_OK) s = all(c, r, spec, &o, measure);
-    const bool part = s == SONDE_EINTERRUPTED && r->n_runs > 0; // what is measured is shown and written all the same
-    const sonde_status shown = s == SONDE_OK || part ? snd_cli_result(c, r) : SONDE_OK;
+    if (r) s = snd_cli_finish(c, r, s);
     close_source(&src);
-    return shown != SONDE_OK ? shown : s;
+    return s;
 }
 
 sonde_status snd_verb_predict(snd_cli *c) {

@@ -95,7 +95,8 @@ typedef struct snd_demo_opts {
 int snd_panel_count(void);
 const char *snd_panel_name(int i);
 const char *snd_panel_title(int i);
-/// The named panels (none named: all) into the record.
+/// The named panels (none named: all) into the record. SONDE_EINTERRUPTED leaves those that were finished, and of the one
+/// at work the curves and rows that were.
 sonde_status snd_lab_demo(snd_record *r, const char *const *names, int n, const snd_demo_opts *o) SONDE_MUST_CHECK;
 
 #endif

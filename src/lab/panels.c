@@ -25,6 +25,14 @@ snd_measure_opts snd_show_opts(const snd_show *s) {
                               .max_memory = s->o->max_memory};
 }
 
+sonde_status snd_show_measure(snd_show *s, snd_record *to, const snd_spec *spec, const char *label,
+                              const snd_measure_opts *o) {
+    if (s->interrupted) return SONDE_OK;
+    const sonde_status status = snd_lab_measure(to, spec, label, o);
+    s->interrupted = status == SONDE_EINTERRUPTED;
+    return s->interrupted ? SONDE_OK : status;
+}
+
 // ---- the slides' nets: two-matrix block, every layer of one depth ----------------------------------------------------------------
 
 static const struct {
@@ -59,7 +67,7 @@ static sonde_status measure_slides(snd_show *s) {
         o.seeds = s->o->quick ? 3 : 10;
         o.no_params = true;
         const int first = s->rec->n_runs;
-        SND_TRY(snd_lab_measure(s->rec, spec, SLIDES[i].label, &o));
+        SND_TRY(snd_show_measure(s, s->rec, spec, SLIDES[i].label, &o));
         SND_TRY(snd_lab_judge(s->rec, spec, first, &o));
     }
     return SONDE_OK;
@@ -160,7 +168,8 @@ static sonde_status closed_row(snd_show *s, snd_rtable *t, int i, const char *fo
     o.seeds = s->o->quick ? 10 : 20;
     o.band_runs = 128; // four layers cost little, and the rows share their draws: a centre that is off shows in all
     o.no_params = true;
-    SND_TRY(snd_lab_measure(tmp, spec, SLIDES[i].label, &o));
+    SND_TRY(snd_show_measure(s, tmp, spec, SLIDES[i].label, &o));
+    if (tmp->n_runs == 0) return SONDE_OK; // interrupted
     const snd_rvalue *v = snd_run_find(tmp->runs[0], at);
     const snd_metric *m = v ? snd_value_find(v, metric) : NULL;
     SND_FAIL_IF(!m, SONDE_EINTERNAL, "demo: no %s at %s", metric, at);
@@ -224,7 +233,7 @@ static sonde_status sweep(snd_show *s, snd_record *to, int i, int width, int64_t
     o.depths = depths;
     o.n_depths = N_DEPTHS;
     if (PLOTS[i].batch_norm) o.bands = SND_BANDS_THEORY; // 64 rows to integrate out are not worth the wait here
-    return snd_lab_measure(to, spec, label, &o);
+    return snd_show_measure(s, to, spec, label, &o);
 }
 
 static sonde_status measure_plots(snd_show *s) {
@@ -252,6 +261,7 @@ static const snd_metric *sweep_metric(const snd_run *u, const char *value, const
     return v ? snd_value_find(v, metric) : NULL;
 }
 
+// *out NULL: an interrupt left no run of that label.
 static sonde_status sweep_series(snd_panel *p, const snd_record *from, const char *label, const char *as, int stem,
                                  const char *value, const char *metric, snd_series **out) {
     snd_arena *a = p->rec->arena;
@@ -269,6 +279,8 @@ static sonde_status sweep_series(snd_panel *p, const snd_record *from, const cha
         formula = u->formula;
         n++;
     }
+    *out = NULL;
+    if (n == 0) return SONDE_OK;
     snd_series *s = *out = snd_panel_series(p, as, x, n);
     if (!s) return SONDE_ENOMEM;
     s->formula = formula;
@@ -301,7 +313,7 @@ static sonde_status plots_panel(snd_show *s, const char *title, const char *y, b
         const int net = c[i].net;
         SND_TRY(sweep_series(p, s->plots, PLOTS[net].label, c[i].as ? c[i].as : PLOTS[net].label, PLOTS[net].stem,
                              c[i].value, c[i].metric, &one));
-        for (int k = 0; k < 2; k++)
+        for (int k = 0; k < 2 && one; k++)
             if (c[i].refs[k].text) snd_series_ref(p, one, c[i].refs[k].depth, c[i].refs[k].y, c[i].refs[k].text);
     }
     return SONDE_OK;
@@ -373,7 +385,7 @@ static sonde_status batch_norm_gradient(snd_show *s, const char *title) {
                  "and correlation, not the gradient.";
     snd_series *one;
     SND_TRY(sweep_series(p, tmp, PLOTS[1].label, PLOTS[1].label, 1, "stem.weight", "wgrms", &one));
-    snd_series_ref(p, one, 256, 21.1, "independent simulation: 10^21.1");
+    if (one) snd_series_ref(p, one, 256, 21.1, "independent simulation: 10^21.1");
     return SONDE_OK;
 }
 
@@ -413,10 +425,35 @@ static sonde_status find_panel(const char *name, int *out) {
     SND_FAIL(SONDE_ENAME, "no panel is called '%s'; 'sonde demo --list' lists them", name);
 }
 
+// What was only begun when the show was interrupted: a panel without a curve, a table without a row.
+static void drop_empty(snd_record *r) {
+    int n = 0;
+    for (int i = 0; i < r->n_panels; i++)
+        if (r->panels[i]->n_series) r->panels[n++] = r->panels[i];
+    r->n_panels = n;
+    n = 0;
+    for (int i = 0; i < r->n_tables; i++)
+        if (r->tables[i]->n_cells) r->tables[n++] = r->tables[i];
+    r->n_tables = n;
+}
+
+static void explain(const snd_show *s) {
+    if (s->have_slides || s->plots)
+        snd_record_note(s->rec,
+                        "Slides and plots differ because they are different nets: the slides' algebra is for blocks of "
+                        "two matrices, whose output has mean zero (the residual stream grows by 2 a block); the "
+                        "plots fit one matrix with ReLU last, whose output has a mean (2.904 a block).");
+    if (s->plots)
+        snd_record_note(s->rec,
+                        "The lecture's '1e21 near depth 30' can't lie on the curve that reaches 1e116 at depth 256: "
+                        "that is 0.453 decades a block, so about 1e13 at depth 30, and 1e21 near depth 47. An axis "
+                        "tick was probably misread.");
+}
+
 sonde_status snd_lab_demo(snd_record *r, const char *const *names, int n, const snd_demo_opts *o) {
     snd_show s = {.rec = r, .o = o, .deadline = snd_now() + o->time_limit};
     const int all = n ? n : N_PANELS;
-    for (int i = 0; i < all; i++) {
+    for (int i = 0; i < all && !s.interrupted; i++) {
         int k = i;
         if (n) SND_TRY(find_panel(names[i], &k));
         if (i > 0 && time_left(&s) <= 0) {
@@ -425,15 +462,15 @@ sonde_status snd_lab_demo(snd_record *r, const char *const *names, int n, const 
             break;
         }
         SND_TRY(PANELS[k].run(&s, PANELS[k].title));
+        if (s.interrupted)
+            snd_record_note(r,
+                            "Interrupted in panel %d of %d, '%s': it shows what had been measured, the panels after "
+                            "it are missing",
+                            i + 1, all, PANELS[k].title);
     }
-    if (s.have_slides || s.plots)
-        snd_record_note(r,
-                        "Slides and plots differ because they are different nets: the slides' algebra is for blocks of "
-                        "two matrices, whose output has mean zero (the residual stream grows by 2 a block); the "
-                        "plots fit one matrix with ReLU last, whose output has a mean (2.904 a block).");
-    if (s.plots)
-        snd_record_note(r, "The lecture's '1e21 near depth 30' can't lie on the curve that reaches 1e116 at depth 256: "
-                           "that is 0.453 decades a block, so about 1e13 at depth 30, and 1e21 near depth 47. An axis "
-                           "tick was probably misread.");
-    return snd_record_status(r);
+    explain(&s);
+    if (!s.interrupted) return snd_record_status(r);
+    drop_empty(r);
+    SND_TRY(snd_record_status(r));
+    SND_FAIL(SONDE_EINTERRUPTED, "interrupted");
 }

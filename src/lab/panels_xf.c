@@ -6,10 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-static sonde_status load(snd_show *s, const char *wiring, const char *const *keys, int n, snd_spec **out) {
-    return snd_spec_load(s->rec->arena, wiring, keys, n, out);
-}
-
 static sonde_status add_panel(snd_show *s, const char *title, const char *x, const char *y, bool log,
                               const char *caption, snd_panel **p) {
     *p = snd_record_panel(s->rec, title, x, y, log);
@@ -18,9 +14,31 @@ static sonde_status add_panel(snd_show *s, const char *title, const char *x, con
     return SONDE_OK;
 }
 
-static sonde_status make_record(snd_show *s, snd_record **out) {
+typedef struct net {
+    const char *label, *spec;
+    const char *own; // a setting of this net alone, or NULL
+} net;
+
+enum { MOST_KEYS = 12 };
+#define LEN(a) ((int)(sizeof(a) / sizeof *(a)))
+
+// Every net with the same settings and options, into a record of their own: one run each, or one for each depth. After an
+// interrupt the last ones may be missing.
+static sonde_status measure_nets(snd_show *s, const net *nets, int n, const char *const *keys, int n_keys,
+                                 const snd_measure_opts *o, snd_record **out) {
     *out = snd_record_create(s->rec->arena, SND_REC_MEASURE);
-    return *out ? SONDE_OK : SONDE_ENOMEM;
+    if (!*out) return SONDE_ENOMEM;
+    for (int i = 0; i < n; i++) {
+        const char *all[MOST_KEYS];
+        snd_spec *spec;
+        for (int k = 0; k < n_keys; k++) all[k] = keys[k];
+        all[n_keys] = nets[i].own;
+        SND_TRY(snd_spec_load(s->rec->arena, nets[i].spec, all, n_keys + (nets[i].own != NULL), &spec));
+        snd_measure_opts one = *o;
+        one.time_limit = snd_show_opts(s).time_limit; // what the nets before have left
+        SND_TRY(snd_show_measure(s, *out, spec, nets[i].label, &one));
+    }
+    return SONDE_OK;
 }
 
 // ---- the last layer's gradient against depth -----------------------------------------------------------------------------
@@ -60,6 +78,7 @@ static sonde_status last_gradient_series(snd_panel *p, const snd_record *from, c
         sd[n++] = m->sd;
         formula = u->formula;
     }
+    if (n == 0) return SONDE_OK; // interrupted before
     power_law(x, y, n, power, law);
     snd_series *s = snd_panel_series(p, label, x, n);
     if (!s) return SONDE_ENOMEM;
@@ -71,16 +90,21 @@ static sonde_status last_gradient_series(snd_panel *p, const snd_record *from, c
 }
 
 sonde_status snd_panel_last_gradient(snd_show *s, const char *title) {
-    static const struct {
-        const char *wiring;
-        double power;
-    } nets[] = {{"post", 0}, {"pre", -0.5}, {"deepnorm", -0.5}};
+    static const net nets[] = {{"post", "post", NULL}, {"pre", "pre", NULL}, {"deepnorm", "deepnorm", NULL}};
+    static const double power[] = {0, -0.5, -0.5};
     static const int64_t depths[] = {2, 4, 8, 16, 32, 64};
     static const char *const keys[] = {"vocab=512",  "context=64", "position=learned", "tie=false",
                                        "bias=false", "act=relu",   "width=256",        "init=xavier"};
-    snd_record *tmp;
+    snd_measure_opts o = snd_show_opts(s);
+    o.rows = 1;
+    o.loss = o.last_token = true;
+    o.seeds = s->o->quick ? 3 : 5;
+    o.depths = depths;
+    o.n_depths = s->o->quick ? 5 : 6;
+    o.bands = SND_BANDS_NONE;
+    snd_record *r;
     snd_panel *p;
-    SND_TRY(make_record(s, &tmp));
+    SND_TRY(measure_nets(s, nets, LEN(nets), keys, LEN(keys), &o, &r));
     SND_TRY(add_panel(s, title, "depth", "Frobenius norm of the gradient", true,
                       "Cross-entropy of one sequence's last token, decoders of width 256, Xavier start, as in the "
                       "theorem of Xiong et al. (2020). Dashed: their laws, constant for Post-LN and 1/sqrt(L) for "
@@ -89,32 +113,23 @@ sonde_status snd_panel_last_gradient(snd_show *s, const char *title) {
                       "scaled down with depth.",
                       &p));
     p->xlog = true;
-    for (size_t i = 0; i < sizeof nets / sizeof *nets; i++) {
-        snd_spec *spec;
-        SND_TRY(load(s, nets[i].wiring, keys, sizeof keys / sizeof *keys, &spec));
-        snd_measure_opts o = snd_show_opts(s);
-        o.rows = 1;
-        o.loss = o.last_token = true;
-        o.seeds = s->o->quick ? 3 : 5;
-        o.depths = depths;
-        o.n_depths = s->o->quick ? 5 : 6;
-        o.bands = SND_BANDS_NONE;
-        SND_TRY(snd_lab_measure(tmp, spec, nets[i].wiring, &o));
-        SND_TRY(last_gradient_series(p, tmp, nets[i].wiring, nets[i].power));
-    }
+    for (int i = 0; i < LEN(nets); i++) SND_TRY(last_gradient_series(p, r, nets[i].label, power[i]));
     return SONDE_OK;
 }
 
 // ---- what attention averages away ------------------------------------------------------------------------------------------
 
 sonde_status snd_panel_token_gradient(snd_show *s, const char *title) {
-    static const char *const wirings[] = {"post", "b2t", "pre"};
+    static const net nets[] = {{"post", "post", NULL}, {"b2t", "b2t", NULL}, {"pre", "pre", NULL}};
     // wide heads and hidden layers are the setting of the paper's lemmas; zero queries and keys: every weight is 1/T
     static const char *const keys[] = {"arch=encoder", "heads=1",  "width=192",  "hidden=192",
                                        "layers=18",    "act=relu", "bias=false", "init=xavier; q,k = zero"};
-    snd_record *tmp;
+    snd_measure_opts o = snd_show_opts(s);
+    o.no_params = true;
+    o.seeds = s->o->quick ? 3 : 10;
+    snd_record *r;
     snd_panel *p;
-    SND_TRY(make_record(s, &tmp));
+    SND_TRY(measure_nets(s, nets, LEN(nets), keys, LEN(keys), &o, &r));
     SND_TRY(
         add_panel(s, title, "layer", "mean square of the gradient", true,
                   "Encoders of 18 layers, 64 tokens, uniform attention, noise N(0, 1) on the output. Attention sends "
@@ -123,43 +138,27 @@ sonde_status snd_panel_token_gradient(snd_show *s, const char *title) {
                   "all tokens share (post, token mean) passes, so a total norm hides it. B2T leads a skip around "
                   "all but the last norm of a layer: 0.81 a layer. Near the input the token mean splits again.",
                   &p));
-    for (int i = 0; i < 3; i++) {
-        snd_spec *spec;
-        SND_TRY(load(s, wirings[i], keys, sizeof keys / sizeof *keys, &spec));
-        snd_measure_opts o = snd_show_opts(s);
-        o.no_params = true;
-        o.seeds = s->o->quick ? 3 : 10;
-        SND_TRY(snd_lab_measure(tmp, spec, wirings[i], &o));
-        const snd_run *u = tmp->runs[tmp->n_runs - 1];
-        const char *as = snd_record_text(s->rec, "%s, deviation", wirings[i]);
-        SND_TRY(snd_show_layers(p, u, as, "gdev"));
-        if (i == 0) SND_TRY(snd_show_layers(p, u, "post, token mean", "gtok"));
+    for (int i = 0; i < r->n_runs; i++) {
+        SND_TRY(snd_show_layers(p, r->runs[i], snd_record_text(s->rec, "%s, deviation", nets[i].label), "gdev"));
+        if (i == 0) SND_TRY(snd_show_layers(p, r->runs[i], "post, token mean", "gtok"));
     }
     return SONDE_OK;
 }
 
 // ---- blocks: one decoder in several wirings ----------------------------------------------------------------------------------
 
-static const struct {
-    const char *label, *wiring;
-} BLOCKS[] = {{"Pre-LN", "pre"}, {"Post-LN", "post"},      {"B2T", "b2t"},
-              {"LNS", "lns"},    {"DeepNorm", "deepnorm"}, {"Peri-LN", "peri"}};
-enum { N_BLOCKS = sizeof BLOCKS / sizeof *BLOCKS };
+static const net BLOCKS[] = {{"Pre-LN", "pre", NULL}, {"Post-LN", "post", NULL},      {"B2T", "b2t", NULL},
+                             {"LNS", "lns", NULL},    {"DeepNorm", "deepnorm", NULL}, {"Peri-LN", "peri", NULL}};
+enum { N_BLOCKS = LEN(BLOCKS) };
 
 static sonde_status measure_blocks(snd_show *s) {
     static const char *const keys[] = {"layers=24",        "width=256", "vocab=512",  "context=64",
                                        "position=learned", "act=relu",  "bias=false", "init=xavier"};
     if (s->blocks) return SONDE_OK;
-    SND_TRY(make_record(s, &s->blocks));
-    for (int i = 0; i < N_BLOCKS; i++) {
-        snd_spec *spec;
-        SND_TRY(load(s, BLOCKS[i].wiring, keys, sizeof keys / sizeof *keys, &spec));
-        snd_measure_opts o = snd_show_opts(s);
-        o.no_params = true;
-        o.seeds = s->o->quick ? 3 : 5;
-        SND_TRY(snd_lab_measure(s->blocks, spec, BLOCKS[i].label, &o));
-    }
-    return SONDE_OK;
+    snd_measure_opts o = snd_show_opts(s);
+    o.no_params = true;
+    o.seeds = s->o->quick ? 3 : 5;
+    return measure_nets(s, BLOCKS, N_BLOCKS, keys, LEN(keys), &o, &s->blocks);
 }
 
 static sonde_status blocks_panel(snd_show *s, const char *title, const char *metric, const char *y, bool log, int n,
@@ -167,7 +166,8 @@ static sonde_status blocks_panel(snd_show *s, const char *title, const char *met
     snd_panel *p;
     SND_TRY(measure_blocks(s));
     SND_TRY(add_panel(s, title, "layer", y, log, caption, &p));
-    for (int i = 0; i < n; i++) SND_TRY(snd_show_layers(p, s->blocks->runs[i], BLOCKS[i].label, metric));
+    for (int i = 0; i < n && i < s->blocks->n_runs; i++)
+        SND_TRY(snd_show_layers(p, s->blocks->runs[i], BLOCKS[i].label, metric));
     return SONDE_OK;
 }
 
@@ -201,34 +201,28 @@ sonde_status snd_panel_side_by_side(snd_show *s, const char *title) {
 // ---- GPT-2 -------------------------------------------------------------------------------------------------------------------
 
 sonde_status snd_panel_gpt2(snd_show *s, const char *title) {
-    static const struct {
-        const char *label, *init;
-        double refs[3]; // log10, after blocks 1, 6, 12
-    } nets[] = {{"GPT-2 (1/sqrt(2L))", "init=gpt2", {-2.2218, -1.3768, -1.0630}},
-                {"without the factor", "init=gpt2; o,down = normal(0.02)", {-0.8765, 0.0358, 0.3497}}};
-    static const int blocks[] = {1, 6, 12};
-    snd_record *tmp;
+    static const net nets[] = {{"GPT-2 (1/sqrt(2L))", "gpt2", "init=gpt2"},
+                               {"without the factor", "gpt2", "init=gpt2; o,down = normal(0.02)"}};
+    static const double refs[2][3] = {{-2.2218, -1.3768, -1.0630}, {-0.8765, 0.0358, 0.3497}}; // log10
+    static const int after[] = {1, 6, 12};                                                     // blocks
+    static const char *const keys[] = {"vocab=1000"};
+    snd_measure_opts o = snd_show_opts(s);
+    o.rows = 1;
+    o.tokens = 128;
+    o.no_params = true;
+    o.seeds = s->o->quick ? 1 : 3;
+    snd_record *r;
     snd_panel *p;
-    SND_TRY(make_record(s, &tmp));
+    SND_TRY(measure_nets(s, nets, LEN(nets), keys, LEN(keys), &o, &r));
     SND_TRY(
         add_panel(s, title, "layer", "mean square of the stream", true,
                   "The 124M model of 12 layers, 128 tokens. The factor divides what the branches add by 2L = 24, so "
                   "their sum is one branch's mean size at any depth; it does not keep the stream constant, which "
                   "begins at the embedding's 0.0005 and grows 170-fold all the same.",
                   &p));
-    for (size_t i = 0; i < sizeof nets / sizeof *nets; i++) {
-        const char *keys[] = {"vocab=1000", nets[i].init};
-        snd_spec *spec;
-        SND_TRY(load(s, "gpt2", keys, 2, &spec));
-        snd_measure_opts o = snd_show_opts(s);
-        o.rows = 1;
-        o.tokens = 128;
-        o.no_params = true;
-        o.seeds = s->o->quick ? 1 : 3;
-        SND_TRY(snd_lab_measure(tmp, spec, nets[i].label, &o));
-        SND_TRY(snd_show_layers(p, tmp->runs[i], nets[i].label, "q"));
-        for (int k = 0; k < 3; k++)
-            snd_series_ref(p, p->series[i], blocks[k], nets[i].refs[k], "independent simulation");
+    for (int i = 0; i < r->n_runs; i++) {
+        SND_TRY(snd_show_layers(p, r->runs[i], nets[i].label, "q"));
+        for (int k = 0; k < 3; k++) snd_series_ref(p, p->series[i], after[k], refs[i][k], "independent simulation");
     }
     return SONDE_OK;
 }
