@@ -605,32 +605,81 @@ static void folders_are_asked_and_devices_refused(void **state) {
     assert_int_equal(rmdir(dir), 0);
 }
 
-// The file size limit stands for a full disk: the write begins and cannot end.
+// A file size limit stands for a full disk: a write begins and cannot end.
+typedef struct full_disk {
+    struct rlimit before;
+    void (*handler)(int);
+} full_disk;
+
+static full_disk fill_disk(void) {
+    full_disk d = {.handler = signal(SIGXFSZ, SIG_IGN)};
+    getrlimit(RLIMIT_FSIZE, &d.before);
+    const struct rlimit small = {100, d.before.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &small);
+    return d;
+}
+
+static void empty_disk(const full_disk *d) {
+    setrlimit(RLIMIT_FSIZE, &d->before);
+    signal(SIGXFSZ, d->handler);
+}
+
+static void check_content(const char *path, const char *want) {
+    char *data;
+    size_t n;
+    CHECK_OK(snd_read_file(path, 100, &data, &n));
+    assert_string_equal(data, want);
+    snd_free(data);
+}
+
 static void a_write_that_fails_leaves_the_old_file(void **state) {
     (void)state;
-    char dir[] = "/tmp/sonde-base-XXXXXX", path[100], *data;
-    size_t n;
+    char dir[] = "/tmp/sonde-base-XXXXXX", path[100];
     assert_non_null(mkdtemp(dir));
     snprintf(path, sizeof path, "%s/file", dir);
     CHECK_OK(snd_write_file(path, "old", 3));
-    struct rlimit before;
-    getrlimit(RLIMIT_FSIZE, &before);
-    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
-    const struct rlimit small = {100, before.rlim_max};
-    setrlimit(RLIMIT_FSIZE, &small);
     char *big = calloc(1, 100000);
+    const full_disk d = fill_disk();
     const sonde_status s = snd_write_file(path, big, 100000);
-    setrlimit(RLIMIT_FSIZE, &before);
-    signal(SIGXFSZ, handler);
+    empty_disk(&d);
     free(big);
     CHECK_STATUS(s, SONDE_EIO);
     assert_non_null(strstr(sonde_error_message(), path));
-    CHECK_OK(snd_read_file(path, 100, &data, &n));
-    assert_string_equal(data, "old");
-    snd_free(data);
+    check_content(path, "old");
     assert_int_equal(folder_entries(dir), 1);
     remove(path);
     rmdir(dir);
+}
+
+// Two files that belong together: when the second does not fit, both are the old ones; when it does, both are new.
+static void files_appear_together(void **state) {
+    (void)state;
+    char dir[] = "/tmp/sonde-base-XXXXXX", path[2][100], *big = calloc(1, 1000);
+    assert_non_null(mkdtemp(dir));
+    for (int i = 0; i < 2; i++) {
+        snprintf(path[i], sizeof path[i], "%s/%d", dir, i);
+        CHECK_OK(snd_write_file(path[i], "old", 3));
+    }
+    for (int fits = 0; fits < 2; fits++) {
+        const snd_part part[] = {{"new", 3}, {big, fits ? 2 : 1000}};
+        snd_files f = {0};
+        const full_disk d = fill_disk();
+        CHECK_OK(snd_files_add(&f, path[0], &part[0], 1));
+        const sonde_status s = snd_files_add(&f, path[1], &part[1], 1);
+        empty_disk(&d);
+        CHECK_STATUS(s, fits ? SONDE_OK : SONDE_EIO);
+        check_content(path[0], "old"); // not yet, whatever comes
+        assert_int_equal(folder_entries(dir), fits ? 4 : 3);
+        if (fits) CHECK_OK(snd_files_place(&f));
+        snd_files_close(&f);
+        check_content(path[0], fits ? "new" : "old");
+        check_content(path[1], fits ? "" : "old"); // two NULs
+        assert_int_equal(folder_entries(dir), 2);
+    }
+    CHECK_STATUS(snd_files_add(&(snd_files){0}, "/nonexistent/file", &(snd_part){"x", 1}, 1), SONDE_EIO);
+    free(big);
+    for (int i = 0; i < 2; i++) remove(path[i]);
+    assert_int_equal(rmdir(dir), 0);
 }
 
 static void embedded_files_are_found(void **state) {
@@ -717,6 +766,7 @@ int main(void) {
         cmocka_unit_test(links_and_permissions_survive_writing),
         cmocka_unit_test(folders_are_asked_and_devices_refused),
         cmocka_unit_test(a_write_that_fails_leaves_the_old_file),
+        cmocka_unit_test(files_appear_together),
         cmocka_unit_test(embedded_files_are_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

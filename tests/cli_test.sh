@@ -154,6 +154,13 @@ if "$bin" predict --help >/dev/null 2>&1; then
     try 3 predict pre -o good.yaml/res; err "good.yaml/res"; no_out
     mkdir -p late/result.json # seen only when it is written
     try 3 predict pre layers=3 -o late; err "late/result.json"; out "layer"
+    [ -e late/spec.yaml ] && bad "half a result was written"
+    # a disk that fills up behind the first file leaves yesterday's folder
+    try 0 predict pre layers=2 -o full; cp -r full yesterday
+    n=$((n + 1)) what="predict with a full disk"
+    (trap '' XFSZ; ulimit -f 4; "$bin" predict post layers=3 -o full >/dev/null 2>err </dev/null); rc=$?
+    [ $rc = 3 ] || bad "exit $rc, not 3"
+    diff -r full yesterday >/dev/null || bad "new files stand beside old ones"
     # what has no end or no writer
     try 3 predict /dev/zero; err "device"
     mkfifo pipe
@@ -163,6 +170,10 @@ if "$bin" predict --help >/dev/null 2>&1; then
     [ $rc = 130 ] || bad "exit $rc, not 130"
     (cat good.yaml >pipe) & # a pipe is read once and whole
     try 0 predict ./pipe
+    n=$((n + 1)) what="a piped spec in several wirings"
+    (cat good.yaml >pipe) &
+    timeout 60 "$bin" predict ./pipe --wirings pre,post --csv >out 2>err </dev/null || bad "exit $?"
+    grep -q '^pre,' out && grep -q '^post,' out || bad "a wiring is missing"
     "$bin" predict pre layers=3 -o shut --json >&- 2>err </dev/null; rc=$? what="predict with stdout closed"
     [ $rc = 3 ] || bad "exit $rc, not 3"
     for f in result.json spec.yaml; do [ -s shut/$f ] && ! grep -q "standard output" shut/$f || bad "shut/$f"; done

@@ -195,12 +195,7 @@ sonde_status sonde_record_json(const sonde_record *r, char **json) {
 }
 
 sonde_status sonde_record_write(const sonde_record *r, const char *folder) {
-    char path[4096];
-    const snd_record *one = r->rec;
-    SND_FAIL_IF(snprintf(path, sizeof path, "%s/report.html", folder) >= (int)sizeof path, SONDE_EIO,
-                "the folder's name is too long");
-    SND_TRY(snd_record_write(r->rec, folder));
-    return snd_report_write(&one, 1, path);
+    return snd_report_folder(r->rec, folder);
 }
 
 sonde_status sonde_record_read(const char *path, sonde_record **out) {

@@ -142,6 +142,16 @@ sonde_status snd_write_file(const char *path, const void *data, size_t n) SONDE_
 /// The same from several pieces, one after the other, so that large data need not be joined in memory first.
 typedef struct snd_part { const void *data; size_t n; } snd_part;
 sonde_status snd_write_parts(const char *path, const snd_part *parts, int64_t n) SONDE_MUST_CHECK;
+/// Files that appear together or not at all: each is written under a temporary name, and when all are, renamed. A disk that
+/// fills up between them changes nothing. What is no plain file (/dev/null, a pipe) is written at once.
+///   snd_files f = {0};
+///   s = snd_files_add(&f, path, parts, n); ...
+///   if (s == SONDE_OK) s = snd_files_place(&f);          // in the order in which they were added
+///   snd_files_close(&f);                                 // removes what was not placed
+typedef struct snd_files { struct snd_new_file *file; int64_t n, cap; } snd_files;
+sonde_status snd_files_add(snd_files *f, const char *path, const snd_part *parts, int64_t n) SONDE_MUST_CHECK;
+sonde_status snd_files_place(snd_files *f) SONDE_MUST_CHECK;
+void snd_files_close(snd_files *f);
 /// Reads a whole file (at most max bytes) into heap memory with a NUL after it; caller frees with snd_free. Devices
 /// other than terminals are refused; a signal whose handler does not restart calls ends the wait for a pipe (SONDE_EIO).
 sonde_status snd_read_file(const char *path, size_t max, char **data, size_t *n) SONDE_MUST_CHECK;

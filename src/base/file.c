@@ -31,6 +31,8 @@ static int write_all(int fd, const char *p, size_t n) {
     return 0;
 }
 
+enum { TMP_ROOM = 64 }; // what a temporary name has beyond the file's
+
 // A new file next to `path`; its name goes to `tmp`.
 static int open_beside(const char *path, char *tmp, size_t size) {
     for (unsigned i = 0; i < 1000; i++) {
@@ -41,27 +43,94 @@ static int open_beside(const char *path, char *tmp, size_t size) {
     return -1;
 }
 
-sonde_status snd_write_parts(const char *path, const snd_part *parts, int64_t n) {
+// ---- files that appear together ------------------------------------------------------------------------------------------
+
+typedef struct snd_new_file {
+    char *path, *tmp; // NULL: in its place
+} new_file;
+
+static int write_parts(int fd, const snd_part *parts, int64_t n) {
+    int error = 0;
+    for (int64_t i = 0; i < n && !error; i++) error = write_all(fd, parts[i].data, parts[i].n);
+    if (close(fd) && !error) error = errno;
+    return error;
+}
+
+// Something that is not a plain file (a terminal, /dev/null, a pipe) cannot be replaced by rename.
+static int write_special(const char *path, const snd_part *parts, int64_t n) {
+    const int fd = open(path, O_WRONLY | O_CLOEXEC);
+    return fd < 0 ? errno : write_parts(fd, parts, n);
+}
+
+// tmp is empty when there is no such file.
+static int write_beside(new_file *f, const struct stat *old, const snd_part *parts, int64_t n) {
+    const int fd = open_beside(f->path, f->tmp, strlen(f->path) + TMP_ROOM);
+    if (fd < 0) {
+        f->tmp[0] = 0;
+        return errno;
+    }
+    if (old) (void)fchmod(fd, old->st_mode & 0777); // refused where permissions do not exist
+    return write_parts(fd, parts, n);
+}
+
+static void forget(new_file *f) {
+    snd_free(f->path);
+    snd_free(f->tmp);
+    *f = (new_file){0};
+}
+
+sonde_status snd_files_add(snd_files *s, const char *path, const snd_part *parts, int64_t n) {
     struct stat st;
     const bool there = stat(path, &st) == 0;
-    // Something that is not a plain file (a terminal, /dev/null, a pipe) cannot be replaced by rename.
-    const bool special = there && !S_ISREG(st.st_mode);
+    if (there && !S_ISREG(st.st_mode)) {
+        const int error = write_special(path, parts, n);
+        return error ? system_error("write", path, error) : SONDE_OK;
+    }
+    if (!snd_grow((void **)&s->file, &s->cap, s->n + 1, sizeof *s->file)) return SONDE_ENOMEM;
     char real[PATH_MAX];
     const char *target = there && realpath(path, real) ? real : path;
-    const size_t size = strlen(target) + 64;
-    char *tmp = snd_malloc(size);
-    if (!tmp) return SONDE_ENOMEM;
-    const int fd = special ? open(path, O_WRONLY | O_CLOEXEC) : open_beside(target, tmp, size);
-    int error = fd < 0 ? errno : 0;
-    if (fd >= 0) {
-        if (there && !special) (void)fchmod(fd, st.st_mode & 0777); // refused where permissions do not exist
-        for (int64_t i = 0; i < n && !error; i++) error = write_all(fd, parts[i].data, parts[i].n);
-        if (close(fd) && !error) error = errno;
-        if (!special && !error && rename(tmp, target)) error = errno;
-        if (!special && error) unlink(tmp);
+    new_file f = {.path = snd_malloc(strlen(target) + 1), .tmp = snd_malloc(strlen(target) + TMP_ROOM)};
+    if (!f.path || !f.tmp) {
+        forget(&f);
+        return SONDE_ENOMEM;
     }
-    snd_free(tmp);
-    return error ? system_error("write", path, error) : SONDE_OK;
+    strcpy(f.path, target);
+    const int error = write_beside(&f, there ? &st : NULL, parts, n);
+    if (!error) {
+        s->file[s->n++] = f;
+        return SONDE_OK;
+    }
+    if (f.tmp[0]) unlink(f.tmp);
+    forget(&f);
+    return system_error("write", path, error);
+}
+
+sonde_status snd_files_place(snd_files *s) {
+    for (int64_t i = 0; i < s->n; i++) {
+        new_file *f = &s->file[i];
+        if (f->tmp && rename(f->tmp, f->path)) return system_error("write", f->path, errno);
+        forget(f);
+    }
+    return SONDE_OK;
+}
+
+void snd_files_close(snd_files *s) {
+    for (int64_t i = 0; i < s->n; i++) {
+        if (s->file[i].tmp) unlink(s->file[i].tmp);
+        forget(&s->file[i]);
+    }
+    snd_free(s->file);
+    *s = (snd_files){0};
+}
+
+// ---- one file --------------------------------------------------------------------------------------------------------------
+
+sonde_status snd_write_parts(const char *path, const snd_part *parts, int64_t n) {
+    snd_files one = {0};
+    sonde_status s = snd_files_add(&one, path, parts, n);
+    if (s == SONDE_OK) s = snd_files_place(&one);
+    snd_files_close(&one);
+    return s;
 }
 
 sonde_status snd_write_file(const char *path, const void *data, size_t n) {

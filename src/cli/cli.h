@@ -67,6 +67,7 @@ struct snd_cli {
     snd_arena *arena;                  // lives until the process ends
     const snd_verb *verb;
     const char *spec_word;             // SPEC, or NULL
+    snd_spec_text spec_text;           // of the file that SPEC names, once it has been read
     const char **overrides; int n_overrides;
     const char **words; int n_words;
     struct snd_opt_value *values;      // one per option row

@@ -86,6 +86,7 @@ int snd_cli_main(int argc, char **argv, snd_stop *stop) {
     if (s == SONDE_EIO && stop && stop->flag) s = SONDE_EINTERRUPTED; // while waiting for a file
     if (s != SONDE_OK) report_error(&c, s);
     const int code = flush(&c, exit_code(&c, s));
+    snd_free(c.spec_text.data);
     snd_arena_destroy(c.arena);
     return code;
 }

@@ -4,13 +4,6 @@
 
 #include <string.h>
 
-static sonde_status write_files(snd_cli *c, const snd_record *r) {
-    SND_TRY(snd_record_write(r, c->out_dir));
-    const char *path = snd_arena_printf(c->arena, "%s/report.html", c->out_dir);
-    if (!path) return SONDE_ENOMEM;
-    return snd_report_write((const snd_record *const *)&r, 1, path);
-}
-
 static void fail_on(snd_cli *c, const snd_record *r) {
     const snd_opt_row *row = snd_opt_find(c->verb, "fail-on", 7);
     if (!snd_opt_applies(row, c->verb->name)) return;
@@ -55,7 +48,7 @@ sonde_status snd_cli_result(snd_cli *c, snd_record *r) {
     if (!r->version) r->version = sonde_version();
     SND_TRY(snd_record_status(r));
     // shown even where the files cannot be written: a disk that has filled up costs the files, not the result
-    const sonde_status written = c->out_dir ? write_files(c, r) : SONDE_OK;
+    const sonde_status written = c->out_dir ? snd_report_folder(r, c->out_dir) : SONDE_OK;
     snd_buf b = {0};
     if (c->json)
         snd_record_json(r, &b);

@@ -11,7 +11,7 @@ static const char *section_of(const snd_verb *v) {
 
 static sonde_status load(snd_cli *c, const char *const *overrides, int n, snd_spec **out) {
     *out = NULL;
-    const sonde_status s = snd_spec_load(c->arena, c->spec_word, overrides, n, out);
+    const sonde_status s = snd_spec_load_again(c->arena, c->spec_word, &c->spec_text, overrides, n, out);
     if (s != SONDE_OK)
         c->file_at_fault = *out && !(*out)->from_command_line;
     else

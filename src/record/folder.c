@@ -1,15 +1,16 @@
-// A record as files in a folder, and back. Every file is written under a temporary name and renamed (base/), so a reader
-// never sees half a result; result.json comes last, so a folder that has one is complete.
+// A record as files in a folder, and back. The files appear together (snd_files of base/), so a reader never sees half a
+// result, nor one of today beside one of yesterday; result.json comes last, so a folder that has one is complete.
 #include "record/record.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static sonde_status write_one(const snd_record *r, const char *dir, const char *name, snd_buf *b) {
+static sonde_status put_one(const snd_record *r, const char *dir, const char *name, snd_buf *b, snd_files *to) {
     snd_buf path = {0};
     snd_buf_printf(&path, "%s/%s", dir, name);
     const bool lost = path.failed || b->failed;
-    const sonde_status s = lost ? SONDE_ENOMEM : snd_write_file(path.s, b->s ? b->s : "", b->len);
+    const snd_part all = {b->s ? b->s : "", b->len};
+    const sonde_status s = lost ? SONDE_ENOMEM : snd_files_add(to, path.s, &all, 1);
     snd_buf_free(&path);
     snd_buf_free(b);
     SND_FAIL_IF(lost, SONDE_ENOMEM, "%s: out of memory while writing %s (%d runs)", dir, name, r->n_runs);
@@ -58,7 +59,7 @@ static bool first_of_label(const snd_record *r, int i) {
 }
 
 // The resolved spec of every wiring: spec.yaml for the first run, spec-LABEL.yaml for further labels.
-static sonde_status write_specs(const snd_record *r, const char *dir) {
+static sonde_status put_specs(const snd_record *r, const char *dir, snd_files *to) {
     const char **names;
     int n = 0;
     SND_NEW(r->arena, names, r->n_runs + 1);
@@ -68,24 +69,32 @@ static sonde_status write_specs(const snd_record *r, const char *dir) {
         if (!names[n]) return SONDE_ENOMEM;
         snd_buf b = {0};
         snd_buf_put(&b, r->runs[i]->spec_yaml);
-        SND_TRY(write_one(r, dir, names[n++], &b));
+        SND_TRY(put_one(r, dir, names[n++], &b, to));
     }
     return SONDE_OK;
 }
 
-sonde_status snd_record_write(const snd_record *r, const char *dir) {
+sonde_status snd_record_put(const snd_record *r, const char *dir, snd_files *to) {
     SND_TRY(snd_record_status(r));
     SND_TRY(snd_make_dirs(dir));
-    SND_TRY(write_specs(r, dir));
+    SND_TRY(put_specs(r, dir, to));
     snd_buf csv = {0}, panels = {0}, json = {0};
     snd_record_csv(r, &csv);
-    SND_TRY(write_one(r, dir, "result.csv", &csv));
+    SND_TRY(put_one(r, dir, "result.csv", &csv, to));
     if (r->n_panels) {
         snd_record_panels_csv(r, &panels);
-        SND_TRY(write_one(r, dir, "panels.csv", &panels));
+        SND_TRY(put_one(r, dir, "panels.csv", &panels, to));
     }
     snd_record_json(r, &json);
-    return write_one(r, dir, "result.json", &json);
+    return put_one(r, dir, "result.json", &json, to);
+}
+
+sonde_status snd_record_write(const snd_record *r, const char *dir) {
+    snd_files f = {0};
+    sonde_status s = snd_record_put(r, dir, &f);
+    if (s == SONDE_OK) s = snd_files_place(&f);
+    snd_files_close(&f);
+    return s;
 }
 
 sonde_status snd_record_read(snd_arena *a, const char *path, snd_record **out) {

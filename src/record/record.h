@@ -179,6 +179,8 @@ void snd_record_csv(const snd_record *r, snd_buf *b);
 void snd_record_panels_csv(const snd_record *r, snd_buf *b);
 /// result.json, result.csv, panels.csv (when there are panels), spec.yaml (the first run's; others as spec-LABEL.yaml).
 sonde_status snd_record_write(const snd_record *r, const char *dir) SONDE_MUST_CHECK;
+/// The same files, added to those that the caller places. The folder is made.
+sonde_status snd_record_put(const snd_record *r, const char *dir, snd_files *to) SONDE_MUST_CHECK;
 /// Text of a result.json. `where` names it in messages. SONDE_EINPUT for JSON that is not a record.
 sonde_status snd_record_parse(snd_arena *a, const char *json, size_t n, const char *where, snd_record **out) SONDE_MUST_CHECK;
 /// A file, or a folder with a result.json.

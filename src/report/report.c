@@ -100,3 +100,23 @@ sonde_status snd_report_write(const snd_record *const *records, int n, const cha
     snd_buf_free(&b);
     return s;
 }
+
+static sonde_status put_page(const snd_record *r, const char *dir, snd_files *to) {
+    snd_buf page = {0}, path = {0};
+    snd_buf_printf(&path, "%s/report.html", dir);
+    sonde_status s = snd_report_html(&r, 1, &page);
+    if (s == SONDE_OK && path.failed) s = SONDE_ENOMEM;
+    if (s == SONDE_OK) s = snd_files_add(to, path.s, &(snd_part){page.s, page.len}, 1);
+    snd_buf_free(&page);
+    snd_buf_free(&path);
+    return s;
+}
+
+sonde_status snd_report_folder(const snd_record *r, const char *dir) {
+    snd_files f = {0};
+    sonde_status s = snd_record_put(r, dir, &f);
+    if (s == SONDE_OK) s = put_page(r, dir, &f);
+    if (s == SONDE_OK) s = snd_files_place(&f);
+    snd_files_close(&f);
+    return s;
+}

@@ -9,5 +9,7 @@
 sonde_status snd_report_html(const snd_record *const *records, int n, snd_buf *b) SONDE_MUST_CHECK;
 /// The same into a file, written under a temporary name and renamed.
 sonde_status snd_report_write(const snd_record *const *records, int n, const char *path) SONDE_MUST_CHECK;
+/// A record's files and report.html, all or none.
+sonde_status snd_report_folder(const snd_record *r, const char *dir) SONDE_MUST_CHECK;
 
 #endif

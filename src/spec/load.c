@@ -8,6 +8,7 @@
 
 typedef struct loader {
     snd_spec *s;
+    snd_spec_text *text; // of a file that was read; NULL: nobody wants it again
     snd_raw raw[SND_KEY_COUNT];
 } loader;
 
@@ -134,11 +135,10 @@ static sonde_status take_document(loader *c, const char *file, const char *text,
 }
 
 static sonde_status take_file(loader *c, const char *path) {
-    char *text;
-    size_t n;
-    SND_TRY(snd_read_file(path, SND_YAML_BYTES, &text, &n));
-    const sonde_status s = take_document(c, path, text, n);
-    snd_free(text);
+    snd_spec_text own = {0}, *t = c->text ? c->text : &own;
+    if (!t->data) SND_TRY(snd_read_file(path, SND_YAML_BYTES, &t->data, &t->n));
+    const sonde_status s = take_document(c, path, t->data, t->n);
+    snd_free(own.data);
     return s;
 }
 
@@ -204,8 +204,13 @@ static sonde_status take_override(loader *c, const char *word) {
 
 sonde_status snd_spec_load(snd_arena *a, const char *spec, const char *const *overrides, int n_overrides,
                            snd_spec **out) {
+    return snd_spec_load_again(a, spec, NULL, overrides, n_overrides, out);
+}
+
+sonde_status snd_spec_load_again(snd_arena *a, const char *spec, snd_spec_text *text, const char *const *overrides,
+                                 int n_overrides, snd_spec **out) {
     *out = NULL;
-    loader c = {0};
+    loader c = {.text = text};
     SND_NEW(a, c.s, 1);
     *out = c.s;
     c.s->arena = a;

@@ -74,6 +74,14 @@ typedef struct snd_spec {
 /// fault stood on the command line.
 sonde_status snd_spec_load(snd_arena *a, const char *spec, const char *const *overrides, int n_overrides,
                            snd_spec **out) SONDE_MUST_CHECK;
+/// The same, where SPEC's text may be wanted again with other overrides: a file is read when text->data is NULL and then
+/// stays in *text, which the caller frees with snd_free(text->data). A pipe cannot be read twice.
+typedef struct snd_spec_text {
+    char *data;
+    size_t n;
+} snd_spec_text;
+sonde_status snd_spec_load_again(snd_arena *a, const char *spec, snd_spec_text *text, const char *const *overrides,
+                                 int n_overrides, snd_spec **out) SONDE_MUST_CHECK;
 /// The settings that may differ between layers: l from 1, L the layers of the stack at hand. Checked at load, so these
 /// cannot fail for 1 <= l <= L.
 int64_t snd_spec_kv_heads(const snd_spec *s, int64_t l, int64_t L);
