@@ -16,7 +16,7 @@ the programs agree, so any five of them might have been the reference. Nets shar
 same numbers), in the table and here, so rows are far from independent; the same five are therefore chosen for all rows.
 
 usage: xf_init.py path/to/sonde table.csv [--seeds 5] [--first 0] [--draws own|reference] [--control] [--cache FOLDER]
-                  [--only d,init,variant,L] [--list] [--share 0.99]"""
+                  [--cached] [--only d,init,variant,L]... [--list] [--share 0.99]"""
 import argparse
 import collections
 import csv
@@ -99,9 +99,13 @@ def reference_draws(sonde, model, seed):
 DRAWS = {"own": own_draws, "reference": reference_draws}
 
 
+def cache_path(a, draws, model, seed):
+    return os.path.join(a.cache, draws, "-".join(map(str, model)), f"{seed}.json") if a.cache else ""
+
+
 def seed_values(a, draws, model, seed):
     """One seed's quantities; from --cache if they are there"""
-    path = a.cache and os.path.join(a.cache, draws, "-".join(map(str, model)), f"{seed}.json")
+    path = cache_path(a, draws, model, seed)
     if path and os.path.exists(path):
         with open(path) as f:
             return {(q, l): v for q, l, v in json.load(f)}
@@ -150,14 +154,20 @@ def outside_by_chance(populations):
     return counts
 
 
-def read_table(path, only):
-    """-> {model: its rows with finite numbers}"""
+def read_table(a, both_draws=False):
+    """-> {model: its rows with finite numbers} for the models asked for"""
     table = collections.defaultdict(list)
-    with open(path, newline="") as f:
+    with open(a.table, newline="") as f:
         for r in csv.DictReader(f):
             model = int(r["d"]), r["init"], r["variant"], int(r["L"])
-            if ",".join(map(str, model)).startswith(only) and math.isfinite(float(r["mean"])) and math.isfinite(float(r["sd"])):
+            wanted = ",".join(map(str, model)).startswith(tuple(a.only or [""]))
+            if wanted and math.isfinite(float(r["mean"])) and math.isfinite(float(r["sd"])):
                 table[model].append(r)
+    needed = [(a.draws, s) for s in seeds_of(a)] + [("reference", s) for s in range(REFERENCE_SEEDS) if both_draws]
+    if a.cached:
+        table = {m: rows for m, rows in table.items() if all(os.path.exists(cache_path(a, d, m, s)) for d, s in needed)}
+    if not table:
+        sys.exit(f"xf_init.py: {a.table}: no model begins with {' or '.join(a.only or ['anything'])}, or none is in the cache")
     return table
 
 
@@ -185,53 +195,65 @@ class Result:
         self.unequal += unequal
         self.chance = [x + y for x, y in zip(self.chance or [0] * len(chance), chance)]
 
-    def columns(self):
-        share = f"{self.rows} | {self.outside} | {100 * self.outside / self.rows:.2f} %"
+    def columns(self, exact):
+        def share(n):
+            return f"{n} | {100 * n / self.rows:.2f} %"
+
+        text = f"{self.rows} | {share(self.outside)}" + (f" | {share(self.unequal)}" if exact else "")
         if not self.chance:
-            return share
+            return text
         ordered = sorted(self.chance)
-        among = [100 * ordered[round(q * (len(ordered) - 1))] / self.rows for q in (0.5, 0.95)]
-        mean = 100 * statistics.fmean(ordered) / self.rows
+        mean, median, most = (100 * n / self.rows for n in (statistics.fmean(ordered), statistics.median(ordered),
+                                                            ordered[math.ceil(0.95 * len(ordered)) - 1]))
         p = sum(c >= self.outside for c in ordered) / len(ordered)
-        return f"{share} | {mean:.2f} % | {among[0]:.2f}, {among[1]:.2f} % | {p:.2f} | {self.unequal}"
+        return f"{text} | {mean:.2f} % | {median:.2f}, {most:.2f} % | {p:.2f}"
 
 
-def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_arguments(p):
+    """Which nets, and whose draws"""
     p.add_argument("sonde")
     p.add_argument("table")
     p.add_argument("--seeds", type=int, default=5)
     p.add_argument("--first", type=int, default=0, help="of sonde's own seeds")
     p.add_argument("--draws", choices=DRAWS, default="own")
-    p.add_argument("--control", action="store_true", help="what is outside by chance; rows unequal with the reference's draws")
     p.add_argument("--cache", help="folder that keeps every seed's values; to be emptied when sonde changed")
-    p.add_argument("--only", default="", help="models that begin so: d,init,variant,L")
-    p.add_argument("--list", action="store_true", help="print every row outside")
-    p.add_argument("--share", type=float, default=0.99, help="of the finite rows that have to agree")
+    p.add_argument("--cached", action="store_true", help="only models whose seeds are all in the cache")
+    p.add_argument("--only", action="append", help="models that begin so: d,init,variant,L; may be repeated")
+
+
+def seeds_of(a):
+    return range(REFERENCE_SEEDS) if a.draws == "reference" else range(a.first, a.first + a.seeds)
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_arguments(p)
+    p.add_argument("--control", action="store_true", help="beside own draws: rows unequal with the reference's, and the share "
+                   "outside by chance")
+    p.add_argument("--list", action="store_true", help="print every row outside (--draws reference: unequal)")
+    p.add_argument("--share", type=float, default=0.99, help="of the finite rows that have to agree (--draws reference: be equal)")
     a = p.parse_args()
-    table = read_table(a.table, a.only)
-    if not table:
-        sys.exit(f"xf_init.py: {a.table}: no model begins with '{a.only}'")
+    table = read_table(a, a.control)
+    got = measure_all(a, a.draws, seeds_of(a), table)
     same = a.draws == "reference"
-    got = measure_all(a, a.draws, range(REFERENCE_SEEDS) if same else range(a.first, a.first + a.seeds), table)
-    exact = measure_all(a, "reference", range(REFERENCE_SEEDS), table) if a.control else {}
-    good = equals if same else agrees
+    exact = got if same else measure_all(a, "reference", range(REFERENCE_SEEDS), table) if a.control else {}
     results, total = collections.defaultdict(Result), Result()
     for model, rows in table.items():
-        bad = [r for r in rows if not good(r, row_values(r, got[model]))]
-        unequal = [r for r in rows if a.control and not equals(r, row_values(r, exact[model]))]
+        outside = [r for r in rows if not agrees(r, row_values(r, got[model]))]
+        unequal = [r for r in rows if exact and not equals(r, row_values(r, exact[model]))]
         chance = outside_by_chance([row_values(r, exact[model] + got[model]) for r in rows]) if a.control else []
         for result in (results[model[:3]], total):
-            result.add(len(rows), len(bad), len(unequal), chance)
-        for r in bad if a.list else []:
+            result.add(len(rows), len(outside), len(unequal), chance)
+        for r in (unequal if same else outside) if a.list else []:
             value = statistics.fmean(row_values(r, got[model]))
             print(f"{','.join(map(str, model))} {r['quantity']} {r['layer']}: {value:.5g}, reference {r['mean']} sd {r['sd']}")
-    more = " by chance: mean | median, 95 % | splits with as many | unequal with the same draws |" if a.control else ""
-    print(f"| d | init | variant | rows | outside | share |{more}\n|{'---|' * (10 if a.control else 6)}")
+    header = "| d | init | variant | rows | outside | share |" + (" unequal | share |" if exact else "")
+    header += " outside by chance: mean | median, 95 % | splits with as many |" if a.control else ""
+    print(f"{header}\n|{'---|' * (header.count('|') - 1)}")
     for model, result in results.items():
-        print(f"| {' | '.join(map(str, model))} | {result.columns()} |")
-    print(f"| | | all | {total.columns()} |")
-    return 0 if total.outside <= (1 - a.share) * total.rows else 1
+        print(f"| {' | '.join(map(str, model))} | {result.columns(exact)} |")
+    print(f"| | | all | {total.columns(exact)} |")
+    return 0 if (total.unequal if same else total.outside) <= (1 - a.share) * total.rows else 1
 
 
 if __name__ == "__main__":
