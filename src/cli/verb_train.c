@@ -296,6 +296,7 @@ static void summarise(snd_run *u, const snd_train_result *r) {
     put_summary(u, "best_step", isnan(r->state.best_valid) ? NAN : (double)r->state.best_step);
     put_summary(u, "tokens_per_s", r->tokens_per_s);
     put_summary(u, "seconds", r->seconds);
+    put_summary(u, "step_seconds", r->step_sec);
 }
 
 // ---- the verb -------------------------------------------------------------------------------------------------------------------

@@ -3,12 +3,13 @@
 #include "train/inner.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_WINDOWS = 400, MOST_VALID = 400, MOMENTS = 5 };
 
 typedef struct window {
-    double step, loss, lr, log_norm; // sums
+    double step, loss, lr, log_norm, sec; // sums
     int64_t n;
 } window;
 
@@ -53,6 +54,7 @@ void snd_history_step(snd_history *h, const snd_step *s) {
     w->loss += s->loss;
     w->lr += s->lr;
     w->log_norm += log10(s->grad_norm);
+    w->sec += s->seconds;
     w->n++;
 }
 
@@ -67,6 +69,20 @@ void snd_history_valid(snd_history *h, int64_t step, double loss) {
     }
     h->valid_step[h->n_valid] = (double)step;
     h->valid[h->n_valid++] = loss;
+}
+
+static int ascending(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double snd_history_step_sec(const snd_history *h) {
+    double sec[MOST_WINDOWS];
+    int n = 0;
+    for (int i = 0; i < h->windows; i++)
+        if (h->w[i].n) sec[n++] = h->w[i].sec / (double)h->w[i].n;
+    qsort(sec, (size_t)n, sizeof *sec, ascending);
+    return n ? sec[n / 2] : NAN;
 }
 
 // ---- panels ---------------------------------------------------------------------------------------------------------------------

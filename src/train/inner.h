@@ -104,6 +104,8 @@ typedef struct snd_history snd_history;
 sonde_status snd_history_make(snd_trainer *t, snd_history **out) SONDE_MUST_CHECK;
 void snd_history_step(snd_history *h, const snd_step *s);
 void snd_history_valid(snd_history *h, int64_t step, double loss);
+/// Seconds of a step, validations and checkpoints apart: the median over the windows. NaN: none.
+double snd_history_step_sec(const snd_history *h);
 /// Panels and the last look at every layer.
 sonde_status snd_history_tell(const snd_history *h, snd_run *u) SONDE_MUST_CHECK;
 

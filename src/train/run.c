@@ -119,9 +119,10 @@ sonde_status snd_train_run(const snd_spec *spec, const snd_train_settings *s, co
                            const snd_train_opts *o, snd_train_result *out) {
     run r = {.s = s, .o = o, .out = out, .start = snd_now()};
     r.state = (snd_train_state){.first_loss = NAN, .valid = NAN, .best_valid = NAN};
-    *out = (snd_train_result){.loss = NAN};
+    *out = (snd_train_result){.loss = NAN, .step_sec = NAN};
     sonde_status status = start(&r, spec, set);
     if (status == SONDE_OK) status = loop(&r);
+    if (r.history) out->step_sec = snd_history_step_sec(r.history);
     if (r.history && o->run) {
         snd_watcher_tell(r.watcher, o->run->rec, o->run->label);
         const sonde_status told = snd_history_tell(r.history, o->run);

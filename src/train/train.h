@@ -141,7 +141,7 @@ typedef struct snd_train_result {
     int64_t step;
     snd_train_state state;
     double loss;                       // of the last step
-    double seconds, tokens_per_s;
+    double seconds, tokens_per_s, step_sec;    // in all; median of a step without validation and checkpoints
 } snd_train_result;
 
 /// Trains to the last step. metrics.jsonl in dir gets a line per step; checkpoints as save_every says, at the end, and when

@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""Whole training steps in PyTorch: a GPT (pre-LN, learned positions, tied head) of any size, forward, cross-entropy, backward,
+clipping by the global norm, AdamW with `foreach`. One line of JSON per line on stdin, until it ends: seconds of one step,
+peak memory in MiB, the BLAS in use.
+
+usage: torch_train.py LAYERS WIDTH HEADS VOCAB BATCH TOKENS THREADS"""
+import json
+import math
+import resource
+import sys
+import time
+
+import torch
+from common import blas
+
+
+class Block(torch.nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = torch.nn.LayerNorm(width), torch.nn.LayerNorm(width)
+        self.qkv, self.out = torch.nn.Linear(width, 3 * width), torch.nn.Linear(width, width)
+        self.up, self.down = torch.nn.Linear(width, 4 * width), torch.nn.Linear(4 * width, width)
+
+    def attention(self, x, hidden):
+        b, t, d = x.shape
+        q, k, v = (u.view(b, t, self.heads, d // self.heads).transpose(1, 2) for u in self.qkv(x).split(d, dim=2))
+        scores = q @ k.transpose(-2, -1) / math.sqrt(d // self.heads)
+        weights = torch.softmax(scores.masked_fill(hidden, -math.inf), dim=-1)
+        return self.out((weights @ v).transpose(1, 2).reshape(b, t, d))
+
+    def forward(self, x, hidden):
+        x = x + self.attention(self.norm1(x), hidden)
+        return x + self.down(torch.nn.functional.gelu(self.up(self.norm2(x)), approximate="tanh"))
+
+
+class GPT(torch.nn.Module):
+    def __init__(self, layers, width, heads, vocab, context):
+        super().__init__()
+        self.embed, self.position = torch.nn.Embedding(vocab, width), torch.nn.Embedding(context, width)
+        self.blocks = torch.nn.ModuleList(Block(width, heads) for _ in range(layers))
+        self.norm = torch.nn.LayerNorm(width)
+        for p in self.parameters():
+            if p.dim() == 2:
+                torch.nn.init.normal_(p, std=0.02)
+
+    def forward(self, tokens):
+        t = tokens.shape[1]
+        hidden = torch.ones(t, t, dtype=torch.bool).triu(1)
+        x = self.embed(tokens) + self.position(torch.arange(t))
+        for block in self.blocks:
+            x = block(x, hidden)
+        return self.norm(x) @ self.embed.weight.T
+
+
+def main():
+    layers, width, heads, vocab, batch, length, threads = map(int, sys.argv[1:])
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    net = GPT(layers, width, heads, vocab, length)
+    matrices = [p for p in net.parameters() if p.dim() == 2]
+    others = [p for p in net.parameters() if p.dim() != 2]
+    adamw = torch.optim.AdamW([{"params": matrices, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}],
+                              lr=1e-4, betas=(0.9, 0.95), foreach=True)
+    tokens, targets = torch.randint(vocab, (2, batch, length))
+    for _ in sys.stdin:
+        start = time.perf_counter()
+        adamw.zero_grad(set_to_none=True)
+        torch.nn.functional.cross_entropy(net(tokens).view(-1, vocab), targets.view(-1)).backward()
+        torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        adamw.step()
+        seconds = time.perf_counter() - start
+        mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(json.dumps({"seconds": seconds, "mib": mib, "blas": blas()}), flush=True)
+
+
+main()
