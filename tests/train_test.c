@@ -51,6 +51,36 @@ static void write_pairs(const char *name, int64_t n) {
     snd_buf_free(&b);
 }
 
+static void put_word(snd_buf *b, uint32_t v) {
+    const char bytes[4] = {(char)(v >> 24), (char)(v >> 16), (char)(v >> 8), (char)v};
+    snd_buf_putn(b, bytes, 4);
+}
+
+enum { SIDE = 8, CLASSES = 4 };
+
+// n images of noise with a bright row, whose place is the class.
+static void write_images(const char *kind, int64_t n) {
+    char path[128];
+    snd_buf x = {0}, y = {0};
+    put_word(&x, 0x803), put_word(&x, (uint32_t)n), put_word(&x, SIDE), put_word(&x, SIDE);
+    put_word(&y, 0x801), put_word(&y, (uint32_t)n);
+    for (int64_t i = 0; i < n; i++) {
+        const int c = (int)(snd_uniform_at(snd_key_make(2, kind), (uint64_t)i) * CLASSES);
+        const char label = (char)c;
+        snd_buf_putn(&y, &label, 1);
+        for (int64_t k = 0; k < SIDE * SIDE; k++) {
+            const double u = snd_uniform_at(snd_key_make(3, kind), (uint64_t)(i * SIDE * SIDE + k));
+            const char pixel = (char)(unsigned char)(150 * u + (k / SIDE == 2 * c ? 100 : 0));
+            snd_buf_putn(&x, &pixel, 1);
+        }
+    }
+    snprintf(path, sizeof path, "images/%s-images-idx3-ubyte", kind);
+    CHECK_OK(snd_write_file(in_folder(path), x.s, x.len));
+    snprintf(path, sizeof path, "images/%s-labels-idx1-ubyte", kind);
+    CHECK_OK(snd_write_file(in_folder(path), y.s, y.len));
+    snd_buf_free(&x), snd_buf_free(&y);
+}
+
 // ---- cases ----------------------------------------------------------------------------------------------------------------------
 
 typedef struct golden_case {
@@ -82,6 +112,13 @@ static const golden_case CASES[] = {
                "beta2=0.98", "weight_decay=0.05", "decay=all"},
      .data = "pairs",
      .task = SND_TASK_SEQ2SEQ},
+    {.name = "resnet",
+     .preset = "resnet-v2",
+     .model = {"layers=3", "width=4", "inputs=1", "outputs=4"},
+     .train = {"steps=10", "batch=8", "lr=0.01", "warmup=2", "schedule=constant", "clip=1", "weight_decay=0.1",
+               "beta2=0.99"},
+     .data = "images",
+     .task = SND_TASK_CLASS},
 };
 enum { N_CASES = (int)(sizeof CASES / sizeof *CASES) };
 
@@ -111,7 +148,7 @@ static job open_job(const golden_case *c, const char *const *model, const char *
     CHECK_OK(snd_set_open(&d, c->task, &j.set));
     for (int i = 0; c->model[i]; i++) all[n++] = c->model[i];
     snprintf(vocab, sizeof vocab, "vocab=%d", (int)snd_set_vocab(j.set));
-    all[n++] = vocab;
+    if (c->task != SND_TASK_CLASS) all[n++] = vocab;
     for (int i = 0; model && model[i]; i++) all[n++] = model[i];
     CHECK_OK(snd_spec_load(j.arena, c->preset, all, n, &j.spec));
     for (int i = 0; c->train[i]; i++) apply(&j.s, c->train[i]);
@@ -227,9 +264,14 @@ static void ten_steps_equal_an_independent_computation(void **state) {
 // ---- what must hold of any run ------------------------------------------------------------------------------------------------------
 
 static const char *const DROPPING[] = {"dropout=0.2", "attn_dropout=0.1", NULL};
+enum { N_SEQUENCES = 3 }; // cases of Transformers
+
+static const char *const *dropping(int i) {
+    return i < N_SEQUENCES ? DROPPING : NULL;
+}
 
 typedef struct trace {
-    double loss[STEPS], norm[STEPS], valid;
+    double loss[STEPS], norm[STEPS], valid, accuracy;
 } trace;
 
 static void go(snd_trainer *t, int from, int to, trace *out) {
@@ -247,7 +289,7 @@ static trace run_of(const golden_case *c, const char *const *model, const char *
     job j = open_job(c, model, train);
     snd_trainer *tr = start(&j, t, threads);
     go(tr, 0, STEPS, &out);
-    CHECK_OK(snd_trainer_eval(tr, SND_SPLIT_VALID, 0, &out.valid));
+    CHECK_OK(snd_trainer_eval(tr, SND_SPLIT_VALID, 0, &out.valid, &out.accuracy));
     snd_trainer_destroy(tr);
     close_job(&j);
     return out;
@@ -257,7 +299,8 @@ static void threads_change_no_bit(void **state) {
     (void)state;
     for (int i = 0; i < N_CASES; i++) {
         const char *const ema[] = {"ema=0.9", NULL};
-        const trace a = run_of(&CASES[i], DROPPING, ema, 1, SND_F32), b = run_of(&CASES[i], DROPPING, ema, 3, SND_F32);
+        const trace a = run_of(&CASES[i], dropping(i), ema, 1, SND_F32),
+                    b = run_of(&CASES[i], dropping(i), ema, 3, SND_F32);
         assert_memory_equal(&a, &b, sizeof a);
         assert_true(a.loss[STEPS - 1] < a.loss[0]);
     }
@@ -267,8 +310,8 @@ static void watching_changes_no_bit(void **state) {
     (void)state;
     for (int i = 0; i < N_CASES; i++) {
         const char *const never[] = {"monitor_every=0", NULL}, *const always[] = {"monitor_every=1", NULL};
-        const trace a = run_of(&CASES[i], DROPPING, never, 2, SND_F32),
-                    b = run_of(&CASES[i], DROPPING, always, 2, SND_F32);
+        const trace a = run_of(&CASES[i], dropping(i), never, 2, SND_F32),
+                    b = run_of(&CASES[i], dropping(i), always, 2, SND_F32);
         assert_memory_equal(&a, &b, sizeof a);
     }
 }
@@ -298,12 +341,13 @@ static void looks_are_right(void **state) {
     close_job(&j);
 }
 
-// Dropout's draws included: they belong to the examples, not to the parts.
+// Dropout's draws included: they belong to the examples, not to the parts. (Batch norm sees parts: it has no such law.)
 static void parts_change_no_gradient(void **state) {
     (void)state;
-    for (int i = 0; i < N_CASES; i++) {
+    for (int i = 0; i < N_SEQUENCES; i++) {
         const char *const one[] = {"accumulate=1", NULL}, *const two[] = {"accumulate=2", NULL};
-        const trace a = run_of(&CASES[i], DROPPING, one, 2, SND_F64), b = run_of(&CASES[i], DROPPING, two, 2, SND_F64);
+        const trace a = run_of(&CASES[i], dropping(i), one, 2, SND_F64),
+                    b = run_of(&CASES[i], dropping(i), two, 2, SND_F64);
         for (int k = 0; k < STEPS; k++) {
             CHECK_REL(b.loss[k], a.loss[k], 1e-10);
             CHECK_REL(b.norm[k], a.norm[k], 1e-9);
@@ -326,12 +370,12 @@ static void a_resumed_run_goes_on_bit_for_bit(void **state) {
         char dir[64];
         const char *path;
         const char *const train[] = {"ema=0.9", i == 1 ? "optimizer=lion" : "optimizer=adamw", NULL};
-        job j = open_job(&CASES[i], DROPPING, train);
+        job j = open_job(&CASES[i], dropping(i), train);
         trace whole, parts;
         snd_train_state st = {.best_valid = 1.25, .valid = NAN, .first_loss = 3, .best_step = 2, .targets = 7};
         snd_trainer *a = start(&j, SND_F32, 2), *b = start(&j, SND_F32, 1), *c = start(&j, SND_F32, 1);
         go(a, 0, STEPS, &whole);
-        CHECK_OK(snd_trainer_eval(a, SND_SPLIT_VALID, 0, &whole.valid));
+        CHECK_OK(snd_trainer_eval(a, SND_SPLIT_VALID, 0, &whole.valid, &whole.accuracy));
         go(b, 0, 4, &parts);
         snprintf(dir, sizeof dir, "resume-%d", i);
         CHECK_OK(snd_checkpoint_save(b, &st, in_folder(dir)));
@@ -343,7 +387,7 @@ static void a_resumed_run_goes_on_bit_for_bit(void **state) {
         CHECK_SAME(st.best_valid, 1.25);
         CHECK_SAME(st.valid, NAN);
         go(c, 4, STEPS, &parts);
-        CHECK_OK(snd_trainer_eval(c, SND_SPLIT_VALID, 0, &parts.valid));
+        CHECK_OK(snd_trainer_eval(c, SND_SPLIT_VALID, 0, &parts.valid, &parts.accuracy));
         assert_memory_equal(&whole, &parts, sizeof whole);
         snd_trainer_destroy(a), snd_trainer_destroy(b), snd_trainer_destroy(c);
         close_job(&j);
@@ -457,7 +501,15 @@ static void settings_are_checked(void **state) {
 
 // ---- what the tool computes from --------------------------------------------------------------------------------------------------------
 
-static void put_batch(const snd_batch *b, const char *path) {
+static void put_batch(const snd_set *set, const snd_batch *b, const char *path) {
+    int64_t row[3];
+    if (b->x) {
+        snd_set_row_shape(set, row);
+        snd_tensor t[2] = {{"x", SND_F32, SND_SHAPE(b->shape.rows, row[0], row[1], row[2]), b->x},
+                           {"targets", SND_I64, SND_SHAPE(b->shape.rows), b->targets}};
+        CHECK_OK(snd_st_write(path, t, 2, NULL, 0));
+        return;
+    }
     const snd_shape ids = SND_SHAPE(b->shape.rows, b->shape.tokens),
                     src = SND_SHAPE(b->shape.rows, b->shape.src_tokens);
     snd_tensor t[4] = {{"tokens", SND_I64, ids, b->tokens},
@@ -482,7 +534,7 @@ static void dump(const char *name, const char *dir) {
             char path[512];
             snprintf(path, sizeof path, "%s/batch-%d.safetensors", dir, k);
             CHECK_OK(snd_batches_get(batches, SND_SPLIT_TRAIN, k, 0, 1, &b));
-            put_batch(&b, path);
+            put_batch(j.set, &b, path);
         }
         snd_batch_free(&b);
         snd_batches_close(batches);
@@ -497,6 +549,9 @@ static int set_up(void **state) {
     CHECK_OK(snd_make_dirs(folder));
     write_text("text", 700);
     write_pairs("pairs", 60);
+    CHECK_OK(snd_make_dirs(in_folder("images")));
+    write_images("train", 120);
+    write_images("t10k", 8);
     return 0;
 }
 

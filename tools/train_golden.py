@@ -22,14 +22,14 @@ def read(path):
     import json
     raw = open(path, "rb").read()
     n = int.from_bytes(raw[:8], "little")
-    kinds = {"F64": np.float64, "I64": np.int64}
+    kinds = {"F64": np.float64, "F32": np.float32, "I64": np.int64}
     out = {}
     for name, t in json.loads(raw[8:8 + n]).items():
         if name == "__metadata__":
             continue
         a, b = t["data_offsets"]
         x = np.frombuffer(raw[8 + n + a:8 + n + b], kinds[t["dtype"]]).reshape(t["shape"])
-        out[name] = torch.from_numpy(x.copy())
+        out[name] = torch.from_numpy(x.astype(np.float64 if x.dtype == np.float32 else x.dtype))
     return out
 
 
@@ -117,6 +117,28 @@ def encdec(w, b):
     return x @ table.T
 
 
+def batch_norm(w, site, x):
+    """Biased variance in the norm, the unbiased one in the running statistics, which move by a tenth."""
+    mean, var = x.mean((0, 2, 3)), x.var((0, 2, 3), unbiased=False)
+    n = x.numel() / x.shape[1]
+    with torch.no_grad():
+        w[site + ".running_mean"] += 0.1 * (mean - w[site + ".running_mean"])
+        w[site + ".running_var"] += 0.1 * (var * n / (n - 1) - w[site + ".running_var"])
+    each = lambda v: v[None, :, None, None]
+    return (x - each(mean)) / torch.sqrt(each(var) + 1e-5) * each(w[site + ".weight"]) + each(w[site + ".bias"])
+
+
+def resnet(w, b):
+    conv = lambda x, name, stride=1: torch.nn.functional.conv2d(x, w[name + ".weight"], stride=stride, padding=w[name + ".weight"].shape[-1] // 2)
+    x = conv(b["x"], "in.conv1")
+    for i in range(3):
+        s, stride = f"layers.{i}.", 1 if i == 0 else 2
+        u = torch.relu(batch_norm(w, s + "N1", x))
+        h = torch.relu(batch_norm(w, s + "N2", conv(u, s + "conv1", stride)))
+        x = (x if i == 0 else conv(u, s + "shortcut1", stride)) + conv(h, s + "conv2")
+    return torch.relu(batch_norm(w, "out.N1", x)).mean((2, 3)) @ w["head.weight"].T
+
+
 def loss_of(logits, targets, smooth):
     logp = logits.log_softmax(-1).reshape(-1, logits.shape[-1])
     t = targets.reshape(-1)
@@ -137,6 +159,7 @@ CASES = {
                  lr=lambda k: rate(0.005, k, 0, lambda s, w, p: 1 - p)),
     "encdec": dict(model=encdec, smooth=0.1, clip=1, b2=0.98, decay=0.05, all=True,
                    lr=lambda k: rate(0.02, k, 4, lambda s, w, p: math.sqrt(w / s))),
+    "resnet": dict(model=resnet, smooth=0, clip=1, b2=0.99, decay=0.1, all=False, lr=lambda k: rate(0.01, k, 2, lambda s, w, p: 1)),
 }
 
 
@@ -150,12 +173,13 @@ def run(name, binary):
     c = CASES[name]
     with tempfile.TemporaryDirectory() as d:
         subprocess.run([binary, "--dump", name, d], check=True)
-        w = {k: v.requires_grad_() for k, v in read(d + "/checkpoints/0/model.safetensors").items()}
+        every = read(d + "/checkpoints/0/model.safetensors")
         batches = [read(f"{d}/batch-{k}.safetensors") for k in range(STEPS)]
+    w = {k: x.requires_grad_() for k, x in every.items() if ".running_" not in k}
     m = {k: torch.zeros_like(v) for k, v in w.items()}
     v = {k: torch.zeros_like(x) for k, x in w.items()}
     for k, b in enumerate(batches, 1):
-        loss = loss_of(c["model"](w, b), b["targets"], c["smooth"])
+        loss = loss_of(c["model"](every, b), b["targets"], c["smooth"])
         grads = dict(zip(w, torch.autograd.grad(loss, list(w.values()))))
         length = math.sqrt(sum(float((g ** 2).sum()) for g in grads.values()))
         lr = c["lr"](k)
@@ -170,7 +194,7 @@ def run(name, binary):
                 if pulled:
                     x -= lr * c["decay"] * (x - rest)
                 x -= lr * (m[n] / (1 - 0.9 ** k)) / (torch.sqrt(v[n] / (1 - c["b2"] ** k)) + 1e-8)
-    for n, x in sorted(w.items()):
+    for n, x in sorted(every.items()):
         x = x.detach().numpy().ravel()
         print(name, "weight", n, repr(float(x @ np.cos(np.arange(x.size)))), repr(float(x @ x)), sep="\t")
 

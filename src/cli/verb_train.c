@@ -101,11 +101,15 @@ static bool family_open(const snd_cli *c, const snd_spec *s) {
 
 static sonde_status open_set(snd_cli *c, const snd_spec *spec, const snd_data_settings *d, snd_task *task,
                              snd_set **set) {
-    *task = family_open(c, spec) ? SND_TASK_LM : task_of(spec);
+    const bool open = family_open(c, spec);
+    *task = open ? SND_TASK_LM : task_of(spec);
     sonde_status s = snd_set_open(d, *task, set);
-    if (s == SONDE_EUNSUPPORTED && family_open(c, spec)) {
+    if (s != SONDE_OK && open) { // no text: rows with a class
+        char said[512];
+        snprintf(said, sizeof said, "%s", sonde_error_message());
         *task = SND_TASK_CLASS;
-        s = snd_set_open(d, *task, set);
+        if (snd_set_open(d, *task, set) == SONDE_OK) return SONDE_OK;
+        s = snd_fail(s, __FILE__, __LINE__, "%s", said);
     }
     c->file_at_fault = s != SONDE_OK;
     return s;
@@ -125,11 +129,11 @@ static sonde_status complete_spec(snd_cli *c, const snd_set *set, snd_task task,
         if (!s->position_given) more[n++] = "position=learned";
         if (s->context == 0) more[n++] = snd_arena_printf(c->arena, "context=%lld", (long long)tokens);
     }
-    if (!text && s->family == SND_FAM_MLP && s->outputs == 0) {
+    if (!text && s->outputs == 0) {
         int64_t shape[3];
         snd_set_row_shape(set, shape);
-        if (s->inputs == 0)
-            more[n++] = snd_arena_printf(c->arena, "inputs=%lld", (long long)(shape[0] * shape[1] * shape[2]));
+        const int64_t features = s->family == SND_FAM_CONVNET ? shape[0] : shape[0] * shape[1] * shape[2];
+        if (s->inputs == 0) more[n++] = snd_arena_printf(c->arena, "inputs=%lld", (long long)features);
         more[n++] = snd_arena_printf(c->arena, "outputs=%lld", (long long)snd_set_classes(set));
     }
     if (n == 0 && text && s->vocab > snd_set_vocab(set) && snd_set_vocab(set) > 0)
@@ -223,17 +227,19 @@ static void put_strip(screen *s, snd_buf *b, const snd_train_point *p) {
 
 static void show_point(void *ctx, const snd_train_point *p) {
     screen *s = ctx;
-    char loss[40], valid[40], lr[40], norm[40], speed[40], epochs[40], left[40];
+    char loss[40], valid[40], hits[40], lr[40], norm[40], speed[40], epochs[40], left[40];
     if (s->points < MOST_POINTS) s->losses[s->points] = isnan(p->valid) ? p->loss : p->valid;
     s->points++;
     if (s->c->json || s->c->quiet) return;
     if (s->bar.c) snd_progress_end(&s->bar);
     snd_buf b = {0};
     if (s->points == 1)
-        snd_buf_printf(&b, "%9s  %6s  %7s  %7s  %-*s  %8s  %8s  %8s  %7s  %s\n", "step", "epoch", "loss", "valid",
-                       SPARK, "", "lr", "gradient", "tokens/s", "left", p->n_layers > 1 ? "stream by layer" : "");
+        snd_buf_printf(&b, "%9s  %6s  %7s  %7s%s  %-*s  %8s  %8s  %8s  %7s  %s\n", "step", "epoch", "loss", "valid",
+                       isnan(p->accuracy) ? "" : "     right", SPARK, "", "lr", "gradient",
+                       isnan(p->accuracy) ? "tokens/s" : "rows/s", "left", p->n_layers > 1 ? "stream by layer" : "");
     snd_buf_printf(&b, "%9lld  %6s  %7s  %7s  ", (long long)p->step, snd_pretty(epochs, p->epochs, 3),
                    snd_pretty(loss, p->loss, 4), isnan(p->valid) ? "-" : snd_pretty(valid, p->valid, 4));
+    if (!isnan(p->accuracy)) snd_buf_printf(&b, "%6s %%  ", snd_pretty(hits, 100 * p->accuracy, 4));
     put_course(s, &b);
     snd_buf_printf(&b, "  %8s  %8s  %8s  %7s  ", snd_pretty(lr, p->lr, 3), snd_pretty(norm, p->grad_norm, 3),
                    snd_pretty(speed, p->tokens_per_s, 3), time_text(left, p->seconds_left));
@@ -292,6 +298,7 @@ static void summarise(snd_run *u, const snd_train_result *r) {
     put_summary(u, "first_loss", r->state.first_loss);
     put_summary(u, "loss", r->loss);
     put_summary(u, "valid_loss", r->state.valid);
+    put_summary(u, "accuracy", r->state.accuracy);
     put_summary(u, "best_valid_loss", r->state.best_valid);
     put_summary(u, "best_step", isnan(r->state.best_valid) ? NAN : (double)r->state.best_step);
     put_summary(u, "tokens_per_s", r->tokens_per_s);

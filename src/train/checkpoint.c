@@ -129,6 +129,7 @@ static sonde_status write_state(snd_arena *a, const snd_trainer *t, const snd_tr
     snd_json_int(&j, "targets", st->targets);
     snd_json_num(&j, "first_loss", st->first_loss);
     snd_json_num(&j, "valid_loss", st->valid);
+    snd_json_num(&j, "accuracy", st->accuracy);
     snd_json_num(&j, "best_valid_loss", st->best_valid);
     snd_json_int(&j, "best_step", st->best_step);
     snd_json_close(&j, '}');
@@ -298,6 +299,7 @@ static sonde_status take_state(const json_t *o, const char *path, snd_trainer *t
     *st = (snd_train_state){.first_loss = number_or_nan(o, "first_loss"),
                             .valid = number_or_nan(o, "valid_loss"),
                             .best_valid = number_or_nan(o, "best_valid_loss"),
+                            .accuracy = number_or_nan(o, "accuracy"),
                             .best_step = json_integer_value(json_object_get(o, "best_step")),
                             .targets = json_integer_value(json_object_get(o, "targets"))};
     return SONDE_OK;

@@ -24,6 +24,7 @@ typedef struct snd_net {
     snd_id loss, dloss;        // what is minimised; input: its upstream gradient
     snd_id *grad;              // by parameter, 0: none
     snd_id *state;             // by parameter: its value after the run (running statistics), 0: none
+    snd_id scores;             // EVAL, of classes: the logits; else 0
     snd_look *looks; int n_looks;      // of a net that watches
 } snd_net;
 
@@ -69,6 +70,8 @@ sonde_status snd_net_start(snd_trainer *t, snd_net *n) SONDE_MUST_CHECK;
 /// Sets the inputs from t->batch, of which `first` is the number of the first example, and runs.
 sonde_status snd_net_run(snd_trainer *t, snd_net *n, uint64_t seed, int64_t first, double dloss) SONDE_MUST_CHECK;
 double snd_net_loss(const snd_net *n);
+/// Rows of the last run whose target has the largest score; rows without a target (-100) never have.
+int64_t snd_net_hits(const snd_trainer *t, const snd_net *n);
 /// Seed of the draws of the step to come.
 uint64_t snd_trainer_step_seed(const snd_trainer *t);
 /// Copies running statistics back to where the next run reads them.
@@ -114,6 +117,6 @@ typedef struct snd_log snd_log;        // metrics.jsonl; NULL: nobody wants one
 sonde_status snd_log_open(const char *dir, int64_t step, snd_log **out) SONDE_MUST_CHECK;
 void snd_log_close(snd_log *l);
 sonde_status snd_log_step(snd_log *l, const snd_step *s) SONDE_MUST_CHECK;
-sonde_status snd_log_valid(snd_log *l, int64_t step, double valid) SONDE_MUST_CHECK;
+sonde_status snd_log_valid(snd_log *l, int64_t step, double valid, double accuracy) SONDE_MUST_CHECK;
 
 #endif

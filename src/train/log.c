@@ -3,6 +3,7 @@
 #include "train/inner.h"
 
 #include <errno.h>
+#include <math.h>
 #include <string.h>
 
 struct snd_log {
@@ -102,7 +103,7 @@ sonde_status snd_log_step(snd_log *l, const snd_step *s) {
     return put_line(l, &b);
 }
 
-sonde_status snd_log_valid(snd_log *l, int64_t step, double valid) {
+sonde_status snd_log_valid(snd_log *l, int64_t step, double valid, double accuracy) {
     if (!l) return SONDE_OK;
     snd_buf b = {0};
     snd_json j = snd_json_start(&b);
@@ -110,6 +111,7 @@ sonde_status snd_log_valid(snd_log *l, int64_t step, double valid) {
     snd_json_open(&j, NULL, '{');
     snd_json_int(&j, "step", step);
     snd_json_num(&j, "valid_loss", valid);
+    if (!isnan(accuracy)) snd_json_num(&j, "accuracy", accuracy);
     snd_json_close(&j, '}');
     return put_line(l, &b);
 }

@@ -8,11 +8,15 @@
 
 sonde_status snd_net_model(snd_trainer *t, snd_batch_shape shape, snd_net_kind kind, snd_model **out) {
     const bool train = kind != SND_NET_EVAL;
+    int64_t image[3] = {0, 0, 0}; // channels, height, width
+    if (snd_set_task(t->set) == SND_TASK_CLASS) snd_set_row_shape(t->set, image);
     const snd_build b = {.dtype = t->o.dtype,
                          .rows = shape.rows,
                          .tokens = shape.tokens,
                          .src_tokens = shape.src_tokens,
                          .src_lengths = shape.src_tokens > 0,
+                         .height = image[1],
+                         .width = image[2],
                          .feed = SND_FEED_TOKENS,
                          .src_feed = SND_FEED_TOKENS,
                          .eval = !train,
@@ -65,8 +69,10 @@ static sonde_status make_plan(snd_trainer *t, snd_net *n) {
     const int P = snd_g_param_count(g);
     snd_id *keep;
     int k = 0;
-    SND_NEW(t->arena, keep, 2 * P + 1 + n->n_looks * (2 + 2 * SND_LOOK_CALLS));
+    SND_NEW(t->arena, keep, 2 * P + 2 + n->n_looks * (2 + 2 * SND_LOOK_CALLS));
     keep[k++] = n->loss;
+    n->scores = !n->grad && snd_set_task(t->set) == SND_TASK_CLASS ? n->m->logits : 0;
+    if (n->scores) keep[k++] = n->scores;
     for (int i = 0; n->grad && i < P; i++) {
         if (n->grad[i]) keep[k++] = n->grad[i];
         if (n->state[i]) keep[k++] = n->state[i];
@@ -116,6 +122,24 @@ sonde_status snd_net_run(snd_trainer *t, snd_net *n, uint64_t seed, int64_t firs
 double snd_net_loss(const snd_net *n) {
     double v;
     return snd_exec_get(n->x, n->loss, &v) == SONDE_OK ? v : 0.0 / 0.0;
+}
+
+int64_t snd_net_hits(const snd_trainer *t, const snd_net *n) {
+    const snd_shape s = n->scores ? snd_g_value(n->m->g, n->scores)->shape : SND_SHAPE(0);
+    const void *p = n->scores ? snd_exec_raw(n->x, n->scores, NULL) : NULL;
+    const int64_t C = s.dim[s.nd - 1], R = p ? snd_shape_size(s) / C : 0;
+    int64_t hits = 0;
+    for (int64_t r = 0; r < R; r++) {
+        int64_t best = 0;
+        for (int64_t c = 1; c < C; c++) {
+            const int64_t a = r * C + c, b = r * C + best;
+            const bool more = t->o.dtype == SND_F64 ? ((const double *)p)[a] > ((const double *)p)[b]
+                                                    : ((const float *)p)[a] > ((const float *)p)[b];
+            if (more) best = c;
+        }
+        hits += best == t->batch.targets[r];
+    }
+    return hits;
 }
 
 sonde_status snd_net_keep_states(snd_trainer *t, snd_net *n) {

@@ -22,7 +22,7 @@ typedef struct run {
 static sonde_status validate(run *r, double *valid) {
     *valid = NAN;
     if (snd_batches_count(r->t->batches, SND_SPLIT_VALID) == 0) return SONDE_OK;
-    SND_TRY(snd_trainer_eval(r->t, SND_SPLIT_VALID, r->s->eval_batches, valid));
+    SND_TRY(snd_trainer_eval(r->t, SND_SPLIT_VALID, r->s->eval_batches, valid, &r->state.accuracy));
     r->state.valid = *valid;
     snd_watcher_valid(r->watcher, r->t->step, *valid);
     snd_history_valid(r->history, r->t->step, *valid);
@@ -43,6 +43,7 @@ static sonde_status point(run *r, const snd_step *last) {
                                .epochs = snd_trainer_epochs(r->t),
                                .loss = r->since_loss / (double)r->since_steps,
                                .valid = valid,
+                               .accuracy = isnan(valid) ? NAN : r->state.accuracy,
                                .lr = last->lr,
                                .grad_norm = last->grad_norm,
                                .tokens_per_s = (double)r->since_targets / r->since_sec,
@@ -53,7 +54,7 @@ static sonde_status point(run *r, const snd_step *last) {
     r->since_loss = r->since_sec = 0;
     r->since_steps = r->since_targets = 0;
     if (r->o->point) r->o->point(r->o->ctx, &p);
-    return snd_log_valid(r->log, last->step, valid);
+    return snd_log_valid(r->log, last->step, valid, p.accuracy);
 }
 
 // ---- the loop -------------------------------------------------------------------------------------------------------------------
@@ -118,7 +119,7 @@ static sonde_status start(run *r, const snd_spec *spec, const snd_set *set) {
 sonde_status snd_train_run(const snd_spec *spec, const snd_train_settings *s, const snd_set *set,
                            const snd_train_opts *o, snd_train_result *out) {
     run r = {.s = s, .o = o, .out = out, .start = snd_now()};
-    r.state = (snd_train_state){.first_loss = NAN, .valid = NAN, .best_valid = NAN};
+    r.state = (snd_train_state){.first_loss = NAN, .valid = NAN, .best_valid = NAN, .accuracy = NAN};
     *out = (snd_train_result){.loss = NAN, .step_sec = NAN};
     sonde_status status = start(&r, spec, set);
     if (status == SONDE_OK) status = loop(&r);

@@ -87,8 +87,9 @@ void snd_trainer_destroy(snd_trainer *t);                  // NULL is fine
 /// updated.
 sonde_status snd_trainer_step(snd_trainer *t, snd_step *out) SONDE_MUST_CHECK;
 /// Mean loss per target over the first `batches` (0: all) of a split, without dropout and smoothing, by the running average of
-/// the weights where there is one.
-sonde_status snd_trainer_eval(snd_trainer *t, snd_split split, int64_t batches, double *loss) SONDE_MUST_CHECK;
+/// the weights where there is one. accuracy: share of the examples whose class has the largest score; NaN: no classes.
+sonde_status snd_trainer_eval(snd_trainer *t, snd_split split, int64_t batches, double *loss,
+                              double *accuracy) SONDE_MUST_CHECK;
 /// After a loss or a gradient that is not finite: where in the step's computation that began, as a sentence ("layers.3.M.out is
 /// the first value that is not finite"), in the arena. Runs the step's batch once more with every value looked at.
 sonde_status snd_trainer_find_nonfinite(snd_trainer *t, snd_arena *a, const char **where, const char **text) SONDE_MUST_CHECK;
@@ -100,7 +101,7 @@ size_t snd_trainer_bytes(const snd_trainer *t);            // slabs of values, p
 
 /// What a run knows of itself besides the weights, kept beside them.
 typedef struct snd_train_state {
-    double first_loss, valid, best_valid;      // NaN: none
+    double first_loss, valid, best_valid, accuracy;    // NaN: none
     int64_t best_step, targets;                // targets: asked for so far
 } snd_train_state;
 
@@ -123,7 +124,7 @@ sonde_status snd_checkpoint_load(snd_trainer *t, snd_train_state *state, const c
 typedef struct snd_train_point {
     int64_t step, steps;
     double epochs, loss;               // loss: mean since the point before
-    double valid;                      // NaN: not looked at now
+    double valid, accuracy;            // NaN: not looked at now; no classes
     double lr, grad_norm, tokens_per_s, seconds, seconds_left;
     const snd_layer_state *layers; int n_layers;       // of the last look; the last one stands for what is in no layer
 } snd_train_point;

@@ -7,6 +7,24 @@
 
 // ---- life -----------------------------------------------------------------------------------------------------------------------
 
+// Rows of numbers must be what the model reads, and its classes enough.
+static sonde_status check_rows(const snd_trainer *t) {
+    int64_t row[3];
+    const snd_spec *s = t->spec;
+    if (snd_set_task(t->set) != SND_TASK_CLASS) return SONDE_OK;
+    snd_set_row_shape(t->set, row);
+    const bool images = s->family == SND_FAM_CONVNET;
+    const int64_t has = images ? row[0] : row[0] * row[1] * row[2], wants = s->inputs > 0 ? s->inputs : s->width;
+    SND_FAIL_IF(has != wants, SONDE_ESHAPE, "%s: %s, the model reads %lld; give inputs=%lld", snd_set_name(t->set),
+                images ? snd_arena_printf(t->arena, "images have %lld channels", (long long)has)
+                       : snd_arena_printf(t->arena, "rows have %lld features", (long long)has),
+                (long long)wants, (long long)has);
+    const int64_t classes = snd_set_classes(t->set);
+    SND_FAIL_IF(s->outputs < classes, SONDE_ESHAPE, "%s: %lld classes, the model has %lld; give outputs=%lld",
+                snd_set_name(t->set), (long long)classes, (long long)s->outputs, (long long)classes);
+    return SONDE_OK;
+}
+
 static sonde_status open_batches(snd_trainer *t) {
     const snd_batching b = {.rows = t->s.batch, .tokens = t->s.tokens, .vocab = t->spec->vocab, .seed = t->o.seed};
     SND_TRY(snd_batches_open(t->set, &b, &t->batches));
@@ -49,6 +67,7 @@ static sonde_status start_nets(snd_trainer *t) {
 }
 
 static sonde_status set_up(snd_trainer *t) {
+    SND_TRY(check_rows(t));
     SND_TRY(open_batches(t));
     SND_TRY(make_nets(t));
     SND_TRY(start_nets(t));
@@ -185,11 +204,10 @@ static void swap_average(snd_trainer *t) {
     }
 }
 
-static sonde_status sum_losses(snd_trainer *t, snd_split split, int64_t batches, double *loss) {
-    double sum = 0, asked = 0;
+static sonde_status sum_losses(snd_trainer *t, snd_split split, int64_t batches, double *loss, double *accuracy) {
+    double sum = 0, asked = 0, hits = 0;
     for (int64_t b = 0; b < batches; b++) {
         for (int64_t part = 0; part < t->s.accumulate; part++) {
-            if (t->o.stop && t->o.stop->flag) SND_FAIL(SONDE_EINTERRUPTED, "interrupted");
             SND_TRY(snd_batches_get(t->batches, split, b, part, t->s.accumulate, &t->batch));
             if (t->batch.asked == 0) continue;
             snd_net *n = net_for(t, t->evals, &t->batch.shape);
@@ -197,16 +215,18 @@ static sonde_status sum_losses(snd_trainer *t, snd_split split, int64_t batches,
             SND_TRY(snd_net_run(t, n, t->o.seed, 0, 1));
             sum += snd_net_loss(n) * (double)t->batch.asked;
             asked += (double)t->batch.asked;
+            hits += (double)snd_net_hits(t, n);
         }
     }
     *loss = asked > 0 ? sum / asked : NAN;
+    *accuracy = asked > 0 && snd_set_task(t->set) == SND_TASK_CLASS ? hits / asked : NAN;
     return SONDE_OK;
 }
 
-sonde_status snd_trainer_eval(snd_trainer *t, snd_split split, int64_t batches, double *loss) {
+sonde_status snd_trainer_eval(snd_trainer *t, snd_split split, int64_t batches, double *loss, double *accuracy) {
     const int64_t n = snd_batches_count(t->batches, split);
     swap_average(t);
-    const sonde_status s = sum_losses(t, split, batches > 0 && batches < n ? batches : n, loss);
+    const sonde_status s = sum_losses(t, split, batches > 0 && batches < n ? batches : n, loss, accuracy);
     swap_average(t);
     return s;
 }
