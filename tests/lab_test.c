@@ -235,6 +235,22 @@ static void what_cannot_be_is_refused(void **state) {
     snd_arena_destroy(e.a);
 }
 
+// Dropout is off while measuring, which a note says, once for all wirings that have the same rates.
+static void what_is_inactive_is_said(void **state) {
+    (void)state;
+    const env e = start();
+    const char *over[] = {"width=16", "layers=2", "dropout=0.1", "droppath=0.25"};
+    const snd_measure_opts o = {.rows = 4, .seeds = 1, .bands = SND_BANDS_NONE, .threads = 1};
+    CHECK_OK(snd_lab_measure(e.r, load(&e, "pre", over, 2), "plain", &o));
+    assert_int_equal(e.r->n_notes, 0);
+    CHECK_OK(snd_lab_measure(e.r, load(&e, "pre", over, 4), "pre", &o));
+    CHECK_OK(snd_lab_measure(e.r, load(&e, "post", over, 4), "post", &o));
+    assert_int_equal(e.r->n_notes, 1);
+    assert_string_equal(e.r->notes[0],
+                        "pre, post: dropout 0.1, droppath 0.25: acts in training only and was inactive here");
+    snd_arena_destroy(e.a);
+}
+
 // SIGINT when `left` nets have been measured.
 typedef struct interrupt {
     snd_stop stop;
@@ -403,12 +419,12 @@ static void progress_and_limits_are_told(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sweep_equals_single_depths),  cmocka_unit_test(threads_change_no_bit),
-        cmocka_unit_test(bands_hold_the_means),        cmocka_unit_test(one_matrix_growth),
-        cmocka_unit_test(nothing_overflows),           cmocka_unit_test(a_time_limit_is_kept),
-        cmocka_unit_test(what_cannot_be_is_refused),   cmocka_unit_test(an_interrupted_demo_keeps_what_it_has),
-        cmocka_unit_test(theory_holds_at_every_scale), cmocka_unit_test(what_is_no_number),
-        cmocka_unit_test(limits_change_no_number),     cmocka_unit_test(limits_change_no_result),
-        cmocka_unit_test(progress_and_limits_are_told)};
+        cmocka_unit_test(sweep_equals_single_depths), cmocka_unit_test(threads_change_no_bit),
+        cmocka_unit_test(bands_hold_the_means),       cmocka_unit_test(one_matrix_growth),
+        cmocka_unit_test(nothing_overflows),          cmocka_unit_test(a_time_limit_is_kept),
+        cmocka_unit_test(what_cannot_be_is_refused),  cmocka_unit_test(an_interrupted_demo_keeps_what_it_has),
+        cmocka_unit_test(what_is_inactive_is_said),   cmocka_unit_test(theory_holds_at_every_scale),
+        cmocka_unit_test(what_is_no_number),          cmocka_unit_test(limits_change_no_number),
+        cmocka_unit_test(limits_change_no_result),    cmocka_unit_test(progress_and_limits_are_told)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -507,6 +507,24 @@ static void note_memory(const job *j, const snd_probe *p) {
                     weights[p->way.params], p->way.again ? ", layers computed again for the backward pass" : "");
 }
 
+// Rates that the spec has, said once: measured is the whole net, as it is used after training.
+static void note_inactive(const job *j) {
+    const struct {
+        const char *name;
+        double rate;
+    } part[] = {
+        {"dropout", j->spec->dropout}, {"attn_dropout", j->spec->attn_dropout}, {"droppath", j->spec->droppath}};
+    snd_buf b = {0};
+    for (int i = 0; i < 3; i++) {
+        char rate[40];
+        if (part[i].rate > 0)
+            snd_buf_printf(&b, "%s%s %s", b.len ? ", " : "", part[i].name, snd_format_num(rate, part[i].rate, 4));
+    }
+    if (b.len) snd_buf_put(&b, ": acts in training only and was inactive here");
+    if (b.len && !b.failed) snd_record_note_on(j->rec, j->label, b.s);
+    snd_buf_free(&b);
+}
+
 static void note_times(const job *j) {
     char a[40], b[40];
     double draw = 0, run = 0;
@@ -634,6 +652,7 @@ static sonde_status measure(job *j) {
     SND_TRY(prepare(j));
     note_theory(j);
     note_memory(j, j->probe);
+    note_inactive(j);
     if (j->o.bands == SND_BANDS_SIMULATED) SND_TRY(simulate(j));
     SND_TRY(run_seeds(j));
     note_times(j);
