@@ -109,8 +109,9 @@ sonde_status snd_verb_bench(snd_cli *c) {
                               .ctx = &p};
     snd_bench_row rows[SND_BENCH_ROWS];
     int n = 0;
-    const sonde_status s =
-        n_products ? snd_bench_products(&o, products, n_products, rows, &n) : snd_bench_kernels(&o, rows, &n);
+    const sonde_status s = snd_opt_flag(c, "gemm") ? snd_bench_gemm(&o, products, n_products, rows, &n)
+                           : n_products            ? snd_bench_products(&o, products, n_products, rows, &n)
+                                                   : snd_bench_kernels(&o, rows, &n);
     snd_progress_end(&p);
     if (s != SONDE_OK && s != SONDE_EINTERRUPTED) return s;
     if (c->json)

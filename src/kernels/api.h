@@ -11,13 +11,24 @@
 
 // ---- matrix product ------------------------------------------------------------------------------------------------
 /// C[M,N] = alpha op(A) op(B) + beta C; op(A) is [M,K] (ta: A stored [K,M]), op(B) is [K,N] (tb: B stored [N,K]).
-/// The product is cut into a tile grid that depends on M, N, K only; each tile is one single-threaded library call
+/// The product is cut into a tile grid that depends on the shape only; each tile is one single-threaded library call
 /// (f32: oneDNN; OpenBLAS where its build may be called from several threads; both loaded with dlopen at the first
-/// product worth it) or our own kernel (f64 where OpenBLAS may not, and everything up to 32^3). beta = 0 ignores C's
+/// product worth it) or our own kernel (f32 x W' with AVX-512, where it is faster than oneDNN's; f64 where OpenBLAS may
+/// not; everything up to 32^3). beta = 0 ignores C's
 /// contents; C may not overlap A or B. f32 sums in f32, f64 in f64, both with FMA: bits depend on library and CPU.
 void snd_k_gemm(int th, snd_dtype t, bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const void *A,
                 int64_t lda, const void *B, int64_t ldb, double beta, void *C, int64_t ldc);
 const char *snd_k_gemm_name(snd_dtype t);        // "oneDNN 2.6.3", "OpenBLAS 0.3.21", "own"
+
+/// oneDNN's own products with its own threads, for the bench. Open gives NULL without oneDNN 2; signals of the calling
+/// thread must wait while one runs (see gemm.c).
+typedef struct snd_kpeer snd_kpeer;
+snd_kpeer *snd_k_peer_open(int threads);
+void snd_k_peer_close(snd_kpeer *d);
+/// The product that the next calls make: dense matrices as for snd_k_gemm, f32. False: oneDNN refuses.
+bool snd_k_peer_set(snd_kpeer *d, bool ta, bool tb, int64_t M, int64_t N, int64_t K, const float *A, const float *B, float *C);
+void snd_k_peer_sgemm(const snd_kpeer *d);         // by dnnl_sgemm
+void snd_k_peer_matmul(const snd_kpeer *d);        // by the matmul primitive
 
 // ---- convolution ---------------------------------------------------------------------------------------------------
 // Of images with channels last: x [B, H, W, Ci], w [Co, Ci, k, k], y [B, Ho, Wo, Co]; zeros around x, floor(k/2) wide.

@@ -34,6 +34,10 @@ sonde_status snd_bench_kernels(const snd_bench_opts *o, snd_bench_row *rows, int
 typedef struct snd_bench_product { int64_t M, N, K; bool ta, tb; } snd_bench_product;
 /// The products alone, on all threads, at most SND_BENCH_ROWS. Errors as above.
 sonde_status snd_bench_products(const snd_bench_opts *o, const snd_bench_product *p, int n, snd_bench_row *rows, int *done) SONDE_MUST_CHECK;
+/// Our front against oneDNN's own threads, dnnl_sgemm and its matmul, in interleaved rounds; n = 0: forward, dx and dW of
+/// some maps. Four rows each: the ratio to the better of the two, then ours, dnnl_sgemm and matmul against the
+/// multiply-adds; medians of ten rounds (three if quick). SONDE_EUSAGE without oneDNN; others as above.
+sonde_status snd_bench_gemm(const snd_bench_opts *o, const snd_bench_product *p, int n, snd_bench_row *rows, int *done) SONDE_MUST_CHECK;
 /// The rows as a table of text.
 void snd_bench_text(const snd_bench_row *rows, int n, snd_buf *text);
 
