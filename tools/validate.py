@@ -190,10 +190,10 @@ def catalogue(sonde, families=("any",)):
 # ---- runs ---------------------------------------------------------------------------------------------------------------
 
 
-def ask(a, verb, formula, keys, extra):
+def ask(a, verb, formula, keys, extra, keep=True):
     command = [a.sonde, verb, formula, f"width={a.width}", f"layers={a.layers}", *keys, "--json", "-q", *extra]
     stamp = hashlib.sha256("\0".join(command[1:]).encode()).hexdigest()[:24]
-    place = os.path.join(a.cache, stamp + ".json") if a.cache else None
+    place = os.path.join(a.cache, stamp + ".json") if a.cache and keep else None
     if place and os.path.exists(place):
         return json.load(open(place, encoding="utf-8"))
     p = subprocess.run(command, capture_output=True, text=True)
@@ -205,6 +205,15 @@ def ask(a, verb, formula, keys, extra):
             f.write(p.stdout)
         os.replace(place + ".new", place)
     return json.loads(p.stdout)
+
+
+def joined(measured, theory):
+    """predictions and bands of the one beside the numbers of the other, value by value"""
+    said = {v["name"]: v for v in theory["values"]}
+    for v in measured["values"]:
+        for part in ("predicted", "predicted_log10", "band", "band_log10", "band999", "band999_log10"):
+            v[part] = said.get(v["name"], {}).get(part, {})
+    return measured
 
 
 def streams(doc):
@@ -439,8 +448,13 @@ def check_tokens(a):
     rows = []
 
     def one(net):
-        doc = ask(a, "measure", net[1], net[2], ["--seeds", str(a.seeds), "--seed", str(a.seed), "--no-params"])
-        return net[0], doc["error"] if "error" in doc else Near(doc, a.seeds)
+        seeds = ["--seeds", str(a.seeds)]
+        doc = ask(a, "measure", net[1], net[2], [*seeds, "--seed", str(a.seed), "--no-params", "--bands", "none"])
+        theory = ask(a, "predict", net[1], net[2], seeds, keep=False)  # in no time, and what may have changed
+        for d in (doc, theory):
+            if "error" in d:
+                return net[0], d["error"]
+        return net[0], Near(joined(doc, theory), a.seeds)
     with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
         for name, s in pool.map(one, nets):
             if isinstance(s, str):

@@ -199,7 +199,7 @@ static law simulated_law(job *j, int metric, int exit, const char *name) {
 }
 
 static law theory_law(const snd_predicted *p, bool log) {
-    return (law){on_scale(p, log) + p->shift, p->sd, p->error, 0, isfinite(p->sd) && isfinite(on_scale(p, log))};
+    return (law){on_scale(p, log) + p->shift, p->sd, p->error, p->nets, isfinite(p->sd) && isfinite(on_scale(p, log))};
 }
 
 // Rounding of the measuring type and of its statistics, on the metric's scale: below it nothing can be told apart.

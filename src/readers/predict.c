@@ -572,20 +572,39 @@ static sonde_status follow(snd_prediction *p, const snd_spec *spec, const snd_pr
     return s;
 }
 
+typedef struct maker { // what nets of finite width are made from
+    const snd_spec *spec;
+    const snd_predict_opts *o;
+    const snd_prediction *profile;
+} maker;
+
+static sonde_status make_net(void *self, snd_prediction *net) {
+    const maker *m = self;
+    SND_TRY(follow(net, m->spec, m->o, m->profile));
+    return m->o->forward_only ? SONDE_OK : gradients(net, NULL, false);
+}
+
+static sonde_status follow_all(snd_prediction *p, const snd_spec *spec, const snd_predict_opts *o,
+                               const snd_prediction *profile) {
+    SND_TRY(follow(p, spec, o, profile));
+    SND_TRY(evaluate(p, o));
+    if (p->tokens && !o->no_bands) SND_TRY(snd_p_nets(p, make_net, &(maker){spec, o, profile}));
+    return SONDE_OK;
+}
+
 // The profile is a net of its own: with vectors at 1 a stream's tokens meet sooner, and attention writes more.
 static sonde_status follow_profiled(snd_prediction *p, const snd_spec *spec, const snd_predict_opts *o) {
     snd_prediction first = {.arena = p->arena, .rows = p->rows};
     SND_TRY(create(&first, spec, o));
     sonde_status s = follow(&first, spec, o, NULL);
-    if (s == SONDE_OK) s = follow(p, spec, o, &first);
+    if (s == SONDE_OK) s = follow_all(p, spec, o, &first);
     snd_prediction_free(&first);
     return s;
 }
 
 static sonde_status run(snd_prediction *p, const snd_spec *spec, const snd_predict_opts *o) {
     const bool profiled = has_profile(spec->init) || has_profile(spec->formula->init);
-    SND_TRY(profiled ? follow_profiled(p, spec, o) : follow(p, spec, o, NULL));
-    SND_TRY(evaluate(p, o));
+    SND_TRY(profiled ? follow_profiled(p, spec, o) : follow_all(p, spec, o, NULL));
     SND_FAIL_IF(p->m.failed(p->m.self), SONDE_ENOMEM, "no memory for the moment algebra");
     return SONDE_OK;
 }
@@ -695,39 +714,44 @@ static void set_log_band(snd_predicted *out, const snd_log_law *law, double powe
     out->error = power * law->error / M_LN10;
 }
 
-static void set_band(const snd_prediction *p, const snd_ptap *v, snd_pmetric m, snd_predicted *out) {
+static void set_band(const snd_prediction *p, int exit, int i, snd_pmetric m, snd_predicted *out) {
+    const snd_ptap *v = &p->taps[i];
     double var;
     snd_log_law law;
-    if (m == SND_PM_MEAN && p->m.mean_var(p->m.self, v->v, p->rows, &var))
+    if (p->laws) {
+        const snd_plaw *l = snd_p_law(p, exit, i, m);
+        out->sd = l->sd, out->shift = l->shift, out->error = l->error, out->nets = l->nets;
+    } else if (m == SND_PM_MEAN && p->m.mean_var(p->m.self, v->v, p->rows, &var)) {
         out->sd = sqrt(var) * pow(10, p->m.log10_q(p->m.self, v->v) / 2);
-    if ((m == SND_PM_Q || m == SND_PM_RMS) && p->m.log_q_law(p->m.self, v->v, p->rows, &law))
+    } else if ((m == SND_PM_Q || m == SND_PM_RMS) && p->m.log_q_law(p->m.self, v->v, p->rows, &law)) {
         set_log_band(out, &law, m == SND_PM_Q ? 1 : 0.5);
+    } else if (m == SND_PM_GQ || m == SND_PM_GRMS) {
+        set_log_band(out, &p->exits[exit].gq_law[i], m == SND_PM_GQ ? 1 : 0.5);
+    }
+}
+
+// On the metric's own scale.
+bool snd_p_centre(const snd_prediction *p, int exit, int i, snd_pmetric m, double *out) {
+    const snd_ptap *v = &p->taps[i];
+    if (v->exit >= 0 && v->exit != exit) return false;
+    if (of_gradient(m)) {
+        if (!p->exits[exit].log10_gq) return false;
+        *out = grad_metric(&p->exits[exit], i, m);
+        return !isnan(*out);
+    }
+    return (snd_pmetric_log(m) ? log_metric(p, v, m, out) : linear_metric(p, v, m, out)) && !isnan(*out);
 }
 
 bool snd_predicted_at(const snd_prediction *p, int exit, int i, snd_pmetric m, snd_predicted *out) {
     *out = (snd_predicted){.value = NAN, .log10 = NAN, .sd = NAN};
-    if (exit < 0 || exit >= p->n_exits || i < 0 || i >= p->n_taps) return false;
-    const snd_ptap *v = &p->taps[i];
-    if (v->exit >= 0 && v->exit != exit) return false;
-    out->approx = p->m.approx(p->m.self, v->v);
-    if (snd_pmetric_log(m)) {
-        if (of_gradient(m)) {
-            const snd_pexit *x = &p->exits[exit];
-            if (!x->log10_gq) return false;
-            out->log10 = grad_metric(x, i, m);
-            out->approx = p->m.approx(p->m.self, x->out);
-            if (m == SND_PM_GQ || m == SND_PM_GRMS) set_log_band(out, &x->gq_law[i], m == SND_PM_GQ ? 1 : 0.5);
-        } else if (!log_metric(p, v, m, &out->log10)) {
-            return false;
-        }
-        out->value = pow(10, out->log10);
-        set_band(p, v, m, out);
-        return !isnan(out->log10);
-    }
-    if (!linear_metric(p, v, m, &out->value)) return false;
-    out->log10 = log10_positive(fabs(out->value));
-    set_band(p, v, m, out);
-    return !isnan(out->value);
+    double x;
+    if (exit < 0 || exit >= p->n_exits || i < 0 || i >= p->n_taps || !snd_p_centre(p, exit, i, m, &x)) return false;
+    const bool log = snd_pmetric_log(m);
+    out->value = log ? pow(10, x) : x;
+    out->log10 = log ? x : log10_positive(fabs(x));
+    out->approx = p->m.approx(p->m.self, of_gradient(m) ? p->exits[exit].out : p->taps[i].v);
+    set_band(p, exit, i, m, out);
+    return true;
 }
 
 const char *snd_predicted_note(const snd_prediction *p) {

@@ -30,6 +30,7 @@ typedef struct snd_predicted {
     double log10;   // of |value|; -INFINITY for 0
     double sd;      // of one network's metric over `rows` examples, of its log10 when snd_pmetric_log; NAN: not known
     double shift;   // what finite width adds to the mean of that scale (log q: -V/2), 0 when not known
+    int nets;       // of how many networks sd and shift are the sample's; 0: known exactly
     double error;   // the theory's own standard error on that scale, which more networks do not average away
     bool approx;    // a function met a value that is not Gaussian: better take the centre from a simulation
 } snd_predicted;

@@ -25,6 +25,11 @@ typedef struct snd_pexit {
     snd_log_law *gq_law;           // of one net's gq; var NAN: not known
 } snd_pexit;
 
+typedef struct snd_plaw { // of one net's metric on its scale; sd NAN: not known
+    double sd, shift, error;
+    int nets;
+} snd_plaw;
+
 struct snd_prediction {
     snd_arena *arena;
     snd_moments *examples; // mlp, or
@@ -35,6 +40,7 @@ struct snd_prediction {
     int n_taps;
     snd_pexit *exits;
     int n_exits;
+    snd_plaw *laws;        // transformer: [exits, taps, SND_PM_COUNT], or NULL
     const char *note;      // what is left unknown and why; NULL: nothing
 };
 
@@ -79,6 +85,16 @@ sonde_status snd_p_map(snd_predictor *r, const char *role, const char *alt, snd_
 sonde_status snd_p_norm(snd_predictor *r, const char *site, const snd_norm_args *n, snd_mid x, int64_t features,
                         snd_mid *out) SONDE_MUST_CHECK;
 snd_mid snd_p_fn(snd_predictor *r, snd_fn fn, snd_mid x);
+
+/// What a metric is expected to be in the limit, on its scale. False: does not apply.
+bool snd_p_centre(const snd_prediction *p, int exit, int tap, snd_pmetric m, double *out);
+
+// predict_nets.c
+/// Fills p->laws from networks of finite width. `make` follows one through the same formula and takes its gradients.
+sonde_status snd_p_nets(snd_prediction *p, sonde_status (*make)(void *self, snd_prediction *net), void *self) SONDE_MUST_CHECK;
+static inline snd_plaw *snd_p_law(const snd_prediction *p, int exit, int tap, snd_pmetric m) {
+    return &p->laws[((int64_t)exit * p->n_taps + tap) * SND_PM_COUNT + m];
+}
 
 // predict_tokens.c
 sonde_status snd_p_sublayer(void *self, const snd_site *site, const snd_sub_args *s, snd_val a, snd_val *out) SONDE_MUST_CHECK;

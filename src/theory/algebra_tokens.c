@@ -94,8 +94,9 @@ static double log10_gtok(void *t, snd_mid a) {
     return snd_tk_log10_gtok(t, a);
 }
 
+// Bands come from networks of finite width (snd_tokens_create_net).
 static void spread(void *t, const snd_mid *want, int n) {
-    (void)t; // found when asked for
+    (void)t;
     (void)want;
     (void)n;
 }
@@ -103,13 +104,12 @@ static void grad_spread(void *t, snd_mid out, const snd_mid *want, int n) {
     (void)out;
     spread(t, want, n);
 }
-static bool log_q_law(void *t, snd_mid a, double rows, snd_log_law *law) {
-    (void)rows; // the batch's
-    return snd_tk_log_q_law(t, a, law);
-}
-static bool log_gq_law(void *t, snd_mid a, double rows, snd_log_law *law) {
+static bool log_law(void *t, snd_mid a, double rows, snd_log_law *law) {
+    (void)t;
+    (void)a;
     (void)rows;
-    return snd_tk_log_gq_law(t, a, law);
+    (void)law;
+    return false;
 }
 static bool mean_var(void *t, snd_mid a, double rows, double *var) {
     (void)t;
@@ -152,7 +152,7 @@ snd_algebra snd_algebra_tokens(snd_tokens *t) {
                          .log10_gtok = log10_gtok,
                          .spread = spread,
                          .grad_spread = grad_spread,
-                         .log_q_law = log_q_law,
+                         .log_q_law = log_law,
                          .mean_var = mean_var,
-                         .log_gq_law = log_gq_law};
+                         .log_gq_law = log_law};
 }

@@ -2,8 +2,19 @@
 
 #include <math.h>
 
-static const int CLASSES[] = {
-    [SND_CUT_GROWING] = 20, [SND_CUT_EVEN] = 16, [SND_CUT_FINE] = SND_PLACES, [SND_CUT_FEW] = 4};
+static const struct {
+    int classes;
+    bool growing;
+    snd_cut rough;
+} CUTS[] = {
+    [SND_CUT_GROWING] = {20, true, SND_CUT_ROUGH_GROWING},      [SND_CUT_EVEN] = {16, false, SND_CUT_ROUGH_EVEN},
+    [SND_CUT_FINE] = {SND_PLACES, false, SND_CUT_ROUGH_FINE},   [SND_CUT_FEW] = {4, false, SND_CUT_ONE},
+    [SND_CUT_ROUGH_GROWING] = {3, true, SND_CUT_ROUGH_GROWING}, [SND_CUT_ROUGH_EVEN] = {2, false, SND_CUT_ROUGH_EVEN},
+    [SND_CUT_ROUGH_FINE] = {4, false, SND_CUT_ROUGH_FINE},      [SND_CUT_ONE] = {1, false, SND_CUT_ONE}};
+
+snd_cut snd_cut_rough(snd_cut cut) {
+    return CUTS[cut].rough;
+}
 
 // Growing runs: single tokens first, then a `share` of what stands before.
 static int cut(int64_t tokens, bool growing, double share, snd_places *p) {
@@ -22,8 +33,8 @@ static int cut(int64_t tokens, bool growing, double share, snd_places *p) {
 }
 
 static double finest(int64_t tokens, bool growing, int most) {
-    double lo = 0, hi = 1;
-    for (int i = 0; i < 40; i++) {
+    double lo = 0, hi = growing ? (double)tokens : 1;
+    for (int i = 0; i < 50; i++) {
         const double mid = (lo + hi) / 2;
         if (cut(tokens, growing, mid, NULL) <= most)
             hi = mid;
@@ -49,9 +60,9 @@ static void entries(snd_places *p) {
 }
 
 sonde_status snd_places_make(snd_arena *a, int64_t tokens, snd_cut kind, snd_places *p) {
-    const bool growing = kind == SND_CUT_GROWING;
+    const bool growing = CUTS[kind].growing;
     *p = (snd_places){.tokens = tokens};
-    p->n = cut(tokens, growing, finest(tokens, growing, CLASSES[kind]), p);
+    p->n = cut(tokens, growing, finest(tokens, growing, CUTS[kind].classes), p);
     p->size = 2 * p->n + 2 * p->n * p->n;
     SND_NEW(a, p->row, p->size);
     SND_NEW(a, p->col, p->size);

@@ -23,8 +23,12 @@ typedef struct snd_places {
 } snd_places;
 
 // GROWING: causal without a window. EVEN: what matters is the distance. FINE: ... and it is short (windows). FEW: all
-// tokens are alike. Twenty growing runs of 64 tokens predict what 64 runs do to 0.001.
-typedef enum snd_cut { SND_CUT_NONE, SND_CUT_GROWING, SND_CUT_EVEN, SND_CUT_FINE, SND_CUT_FEW } snd_cut;
+// tokens are alike. Twenty growing runs of 64 tokens predict what 64 runs do to 0.001. ROUGH: what bands need of each.
+typedef enum snd_cut {
+    SND_CUT_NONE, SND_CUT_GROWING, SND_CUT_EVEN, SND_CUT_FINE, SND_CUT_FEW,
+    SND_CUT_ROUGH_GROWING, SND_CUT_ROUGH_EVEN, SND_CUT_ROUGH_FINE, SND_CUT_ONE
+} snd_cut;
+snd_cut snd_cut_rough(snd_cut cut);
 /// Errors: SONDE_ENOMEM.
 sonde_status snd_places_make(snd_arena *a, int64_t tokens, snd_cut cut, snd_places *out) SONDE_MUST_CHECK;
 

@@ -103,8 +103,14 @@ static double place(double v, double from, double step, int n, int *i) {
 }
 
 snd_soft_factors snd_softmax_factors(snd_soft_table *t, double n, double sd) {
+    const double last = exp(SPREADS_FROM + SPREADS_STEP * (SND_SOFT_SPREADS - 1));
     int i, j;
     if (!(sd > exp(SPREADS_FROM))) return (snd_soft_factors){1, 1, 1};
+    if (sd > last) { // what the largest leaves falls as 1/sd
+        const snd_soft_factors f = snd_softmax_factors(t, n, last);
+        return (snd_soft_factors){(f.exponent * last * last + log(sd / last)) / (sd * sd), f.spread * last / sd,
+                                  f.entropy * last / sd};
+    }
     const double x = place(log(n), KEYS_FROM, KEYS_STEP, SND_SOFT_KEYS, &i);
     const double y = place(log(sd), SPREADS_FROM, SPREADS_STEP, SND_SOFT_SPREADS, &j);
     double exponent = 0, spread = 0, entropy = 0;

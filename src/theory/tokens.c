@@ -8,15 +8,30 @@ enum { G = SND_GAUSS_NODES, H = SND_HERMITE_TERMS };
 
 // ---- the tape -----------------------------------------------------------------------------------------------------------
 
-snd_tokens *snd_tokens_create(snd_arena *arena, double batch) {
+static snd_tokens *begin(snd_arena *arena, double batch, const snd_gauss_rule *rule, snd_soft_table *soft) {
     snd_tokens *t = snd_arena_array(arena, 1, sizeof *t);
-    if (!t) return NULL;
+    if (!t || !rule || !soft) return NULL;
     t->arena = arena;
     t->batch = batch;
-    snd_gauss_rule_centred(&t->rule);
+    t->rule = rule;
+    t->soft = soft;
     (void)k_new(t, K_FIXED, -1, 0); // node 0: the constant 1
     if (t->failed) return NULL;
     for (int i = 0; i < SND_PLACES; i++) t->node[0].mean[i] = 1;
+    return t;
+}
+
+snd_tokens *snd_tokens_create(snd_arena *arena, double batch) {
+    snd_gauss_rule *rule = snd_arena_array(arena, 1, sizeof *rule);
+    if (rule) snd_gauss_rule_centred(rule);
+    return begin(arena, batch, rule, snd_arena_array(arena, 1, sizeof(snd_soft_table)));
+}
+
+snd_tokens *snd_tokens_create_net(snd_arena *arena, snd_tokens *of, const snd_tk_net *net) {
+    snd_tokens *t = begin(arena, of->batch, of->rule, of->soft);
+    if (!t) return NULL;
+    t->is_net = true;
+    t->net = *net;
     return t;
 }
 
@@ -31,6 +46,7 @@ bool snd_tokens_failed(const snd_tokens *t) {
 }
 
 int snd_tk_stack(snd_tokens *t, int64_t tokens, snd_cut cut) {
+    if (t->is_net) cut = snd_cut_rough(cut);
     if (t->n_stacks == 4 || snd_places_make(t->arena, tokens, cut, &t->stack[t->n_stacks]) != SONDE_OK) {
         t->failed = true;
         return t->at;
@@ -148,7 +164,7 @@ typedef struct covariance {
 } covariance;
 
 static covariance cov_in(snd_tokens *t, snd_mid a, snd_mid b, const snd_places *p) {
-    const k_view v = k_pair(t, a, b);
+    const k_view v = k_wide_pair(t, a, b);
     return (covariance){v, NODE(a)->mean, NODE(b)->mean, p};
 }
 static covariance cov_of(snd_tokens *t, snd_mid a, snd_mid b) {
@@ -203,6 +219,11 @@ static const double *table_at(const k_node *v, int class) {
     return v->tab + (v->alike ? 0 : class * G);
 }
 
+// Of an entry of two rows: two tokens of one example, one position of two examples, any other pair.
+static int kind_of(const snd_places *p, int e) {
+    return e < snd_cross_same(p) ? 0 : e < snd_cross_other(p) ? 1 : 2;
+}
+
 // Two functions of two Gaussian variables.
 static const double *pair_funcs(snd_tokens *t, snd_mid a, snd_mid b) {
     const snd_mid x = plain(t, NODE(a)->in[0]), y = plain(t, NODE(b)->in[0]);
@@ -212,12 +233,18 @@ static const double *pair_funcs(snd_tokens *t, snd_mid a, snd_mid b) {
     if (!out) return NULL;
     const k_node *f = NODE(a), *h = NODE(b);
     const bool once = f->alike && h->alike;
-    double full = x == y && once ? snd_gauss_inner(&t->rule, f->tab, h->tab) : NAN;
+    double full = x == y && once ? snd_gauss_inner(t->rule, f->tab, h->tab) : NAN, luck[3];
+    k_pair_luck(t, x, luck);
     for (int e = 0; e < p->size; e++) {
         const int i = p->row[e], j = p->col[e];
         const double both = f->sd[i] * h->sd[j];
-        if (x == y && !once) full = snd_gauss_inner(&t->rule, table_at(f, i), table_at(h, j));
-        out[e] = snd_gauss_mehler(series_at(f, i), series_at(h, j), both > 0 ? cov_at(&c, e) / both : 0, full);
+        if (x == y && !once) full = snd_gauss_inner(t->rule, table_at(f, i), table_at(h, j));
+        const double rho = both > 0 ? cov_at(&c, e) / both : 0;
+        const double stray = x != y || e < snd_other(p) ? 0 : fmin(sqrt(luck[kind_of(p, e)]), fmax(1 - fabs(rho), 0));
+        out[e] = snd_gauss_mehler(series_at(f, i), series_at(h, j), rho + stray, full);
+        if (stray == 0) continue;
+        out[e] += snd_gauss_mehler(series_at(f, i), series_at(h, j), rho - stray, full);
+        out[e] /= 2; // two correlations stand for all that a net of finite width has
     }
     return out;
 }
@@ -304,8 +331,18 @@ k_view k_pair(snd_tokens *t, snd_mid a, snd_mid b) {
     } else {
         kernel = pair(t, hi, lo);
     }
+    if (hi == lo && t->is_net && kernel) kernel = k_strayed(t, hi, kernel);
     remember(t, key, kernel);
     return (k_view){kernel, flip};
+}
+
+k_view k_wide_pair(snd_tokens *t, snd_mid a, snd_mid b) {
+    a = plain(t, a), b = plain(t, b);
+    const k_view v = k_pair(t, a, b);
+    if (!t->is_net || a != b) return v;
+    const k_node *x = NODE(a);
+    const bool drawn = x->op == K_BASE && x->from == K_FROM_LINEAR;
+    return drawn ? (k_view){x->own, NULL} : x->wide ? (k_view){x->wide, NULL} : v;
 }
 
 // ---- builders -----------------------------------------------------------------------------------------------------------
@@ -446,7 +483,7 @@ static double spread_at(snd_tokens *t, snd_mid x, k_view q, int class) {
 snd_mid k_func(snd_tokens *t, snd_gfn fn, bool slope, snd_mid x) {
     double (*at)(snd_gfn, double) = slope ? snd_gfn_slope : snd_gfn_value;
     x = plain(t, x);
-    const k_view q = k_pair(t, x, x);
+    const k_view q = k_wide_pair(t, x, x);
     const snd_mid y = k_new(t, K_FUNC, -1, 0);
     if (t->failed) return 0;
     k_operands(t, y, 1, &x);
@@ -474,8 +511,8 @@ snd_mid k_func(snd_tokens *t, snd_gfn fn, bool slope, snd_mid x) {
     v->series = k_numbers(t, (size_t)sets * H);
     for (int j = 0; j < n && !t->failed; j++) {
         if (j < sets) {
-            for (int i = 0; i < G; i++) v->tab[j * G + i] = at(fn, NODE(x)->mean[j] + v->sd[j] * t->rule.z[i]);
-            snd_gauss_series(&t->rule, v->tab + j * G, v->series + j * H);
+            for (int i = 0; i < G; i++) v->tab[j * G + i] = at(fn, NODE(x)->mean[j] + v->sd[j] * t->rule->z[i]);
+            snd_gauss_series(t->rule, v->tab + j * G, v->series + j * H);
         }
         v->mean[j] = series_at(v, j)[0];
     }
@@ -501,6 +538,7 @@ static snd_mid norm(snd_tokens *t, snd_mid x, double eps, bool centred) {
     }
     finish_sum(t, y);
     NODE(y)->norm = true;
+    NODE(y)->centred = centred;
     return y;
 }
 
@@ -636,13 +674,15 @@ static double cosine(const snd_places *p, k_view v, const double *mean, int from
 double snd_tk_cos(snd_tokens *t, snd_mid a, bool centred) {
     const snd_places *p = k_places(t, a, a);
     const k_view v = k_pair(t, a, a);
-    return cosine(p, v, centred ? NODE(a)->mean : NULL, snd_cross_same(p), snd_cross_other(p));
+    const double c = cosine(p, v, centred ? NODE(a)->mean : NULL, snd_cross_same(p), snd_cross_other(p));
+    return t->is_net ? c + k_row_bias(&NODE(plain(t, a))->rows, 1, c) : c;
 }
 
 double snd_tk_tokcos(snd_tokens *t, snd_mid a) {
     const snd_places *p = k_places(t, a, a);
     if (p->tokens < 2) return NAN;
-    return cosine(p, k_pair(t, a, a), NULL, snd_other(p), snd_cross_same(p));
+    const double c = cosine(p, k_pair(t, a, a), NULL, snd_other(p), snd_cross_same(p));
+    return t->is_net ? c + k_row_bias(&NODE(plain(t, a))->rows, 0, c) : c;
 }
 
 double snd_tk_align(snd_tokens *t, snd_mid a, snd_mid b) {

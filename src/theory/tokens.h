@@ -20,6 +20,17 @@ typedef struct snd_tokens snd_tokens;
 /// batch: examples (batch norm). Memory comes from the arena; destroy frees the rest. NULL: no memory.
 snd_tokens *snd_tokens_create(snd_arena *arena, double batch);
 void snd_tokens_destroy(snd_tokens *t);
+
+// One network of finite width in place of the limit: every value strays from what it should be as its features make it
+// (tokens_spread.c), in few classes of positions.
+typedef struct snd_tk_net {
+    bool lucky;     // false: the limit itself in as few classes, to compare with
+    int number;     // of its luck
+    bool mirrored;  // all luck turned into its opposite
+    double attends; // two queries meet this much more often in a key than predicted (logarithm)
+} snd_tk_net;
+/// `of` lends its tables and must outlive the net.
+snd_tokens *snd_tokens_create_net(snd_arena *arena, snd_tokens *of, const snd_tk_net *net);
 bool snd_tokens_failed(const snd_tokens *t);
 
 /// Sequences of a stack; nodes made from now on belong to it, until the next call. At most four; returns its number.
@@ -76,9 +87,5 @@ void snd_tk_backward(snd_tokens *t, snd_mid out);
 bool snd_tk_reached(const snd_tokens *t, snd_mid a);
 double snd_tk_log10_gq(snd_tokens *t, snd_mid a);         // NAN: not reached
 double snd_tk_log10_gtok(snd_tokens *t, snd_mid a);       // mean square of the mean over an example's tokens
-
-/// Finite width (tokens_spread.c): how far one net's q (gq, after the backward pass) strays. False: not known.
-bool snd_tk_log_q_law(snd_tokens *t, snd_mid a, snd_log_law *law);
-bool snd_tk_log_gq_law(snd_tokens *t, snd_mid a, snd_log_law *law);
 
 #endif

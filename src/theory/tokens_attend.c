@@ -17,7 +17,7 @@
 #include <string.h>
 
 #define NODE(i) (&t->node[i])
-static const double MOST_LOG = 60;
+static const double MOST_LOG = 60, MOST_SLOPE = 4;
 enum { P = SND_PLACES, MOST_TURNS = 20, NODES = 15, BENDS = 24 };
 
 typedef enum kind { SAME, OTHER, CROSS_SAME, CROSS_OTHER } kind; // of two queries (keys)
@@ -36,6 +36,12 @@ typedef struct head { // scores of the heads that share a slope
     double keys[P], sd[P];       // per query: how many it sees; spread of its scores among them
     double most_sd;              // of a key's score, any query
     double shrink[P], spread[P]; // of the exponent; of the energy of dS
+    // of a net of finite width (tokens_spread.c), else 0:
+    double alike[3]; // how far products of two keys and of their values stray together
+    double tie[P];   // what the few rows near a tie make of the gradient through the scores
+    double same;     // luck of few heads in how often two queries meet in a key
+    double off[P];   // how far the laws are off, if they are: not for small scores, where they are exact
+    double heads;
     snd_soft_table *table;
     double entropy, choosing; // sum over queries that see several keys; their share
 } head;
@@ -258,14 +264,13 @@ static void mean_weights(head *h, int t, const double var[P]) {
 static void query_law(head *h, int t) {
     double var[P] = {0};
     h->sd[t] = sqrt(score_spread(h, t, var));
+    h->tie[t] = 1;
     for (int i = 0; i < h->k->n; i++) h->most_sd = fmax(h->most_sd, sqrt(var[i]));
     h->shrink[t] = h->spread[t] = 1;
     if (h->keys[t] > 1 + 1e-9) {
         const snd_soft_factors f = snd_softmax_factors(h->table, h->keys[t], h->sd[t]);
         h->shrink[t] = f.exponent;
-        // Beyond that spread of scores a second key counts so rarely that no row of a batch shows it, though the mean
-        // over all nets does.
-        h->spread[t] = f.spread * exp(-pow(h->sd[t] / h->rows, 2));
+        h->spread[t] = f.spread;
         h->entropy += h->q->weight[t] * f.entropy;
         h->choosing += h->q->weight[t];
     } else {
@@ -288,12 +293,35 @@ static void soft_cap(const snd_tokens *t, head *h) {
     if (!(sd > 1e-9)) return;
     double left = 0, slope = 0;
     for (int i = 0; i < SND_GAUSS_NODES; i++) {
-        const double y = tanh(sd * t->rule.z[i]);
-        left += t->rule.w[i] * y * y;
-        slope += t->rule.w[i] * (1 - y * y) * (1 - y * y);
+        const double y = tanh(sd * t->rule->z[i]);
+        left += t->rule->w[i] * y * y;
+        slope += t->rule->w[i] * (1 - y * y) * (1 - y * y);
     }
     h->gain *= left / (sd * sd);
     h->cap_slope = slope / (left / (sd * sd)); // gradients are made of the capped gain
+}
+
+// Beyond some spread of scores a second key counts so rarely that no row of a batch shows it, though the mean over all nets
+// does. Rows are apart when their queries are, by more than a unit of score. carried: rows that have a gradient; returns how
+// many have one behind the scores.
+static double rare_ties(const snd_tokens *t, snd_mid y, double carried, head *h) {
+    double all = 0, squares = 0;
+    for (int i = 0; i < h->q->n; i++) {
+        const double n = h->keys[i], sd = h->sd[i], count = h->q->count[i];
+        h->tie[i] = h->off[i] * exp(-pow(sd / h->rows, 2));
+        if (!t->net.lucky || !(sd > 0)) continue;
+        const double e = exp(h->shrink[i] * sd * sd), square = 1 / (1 + (n - 1) / e), q = k_at(h->qq, i);
+        const double apart = fmin(sd * sqrt(fmax(1 - k_at(h->qq, entry(h->q, OTHER, i, i)) / q, 0)), 1);
+        const double free = t->batch * (1 + (count - 1) * apart),
+                     rows = fmin(free, carried * count / (double)h->q->tokens);
+        double few;
+        // each of many keys that share a row's weight counts for itself
+        h->tie[i] = k_tie_luck(t, y, h->slope * P + i, 3 * h->spread[i] * (1 - 1 / n) * rows * h->heads / square, &few);
+        const double energy = count * h->tie[i];
+        all += energy;
+        squares += few > 0 ? energy * energy / few * free / (t->batch * count) : 0;
+    }
+    return squares > 0 ? fmax(all * all / squares, 1) : 0;
 }
 
 static void open_head(snd_tokens *t, snd_mid y, int slope, head *h) {
@@ -301,9 +329,12 @@ static void open_head(snd_tokens *t, snd_mid y, int slope, head *h) {
     *h = (head){.how = v->how, .q = v->how->sight->q, .k = v->how->sight->k, .sight = v->how->sight, .slope = slope};
     h->qq = k_pair(t, v->in[0], v->in[0]);
     h->kk = k_pair(t, v->in[1], v->in[1]);
-    h->vv = k_pair(t, v->in[2], v->in[2]);
+    h->vv = k_wide_pair(t, v->in[2], v->in[2]);
+    h->heads = (double)v->dim / v->how->head_dim / h->sight->n_slopes;
+    k_pair_luck(t, v->in[2], h->alike);
+    if (t->net.lucky) h->same = k_head_luck(t, y, slope) / sqrt(t->batch * h->heads);
     h->rows = t->batch * (double)h->q->tokens * (double)v->dim / v->how->head_dim;
-    h->table = &t->soft;
+    h->table = t->soft;
     h->table->head_dim = v->how->head_dim; // one for all layers
     h->gain = v->how->scale * v->how->scale * v->how->head_dim;
     soft_cap(t, h);
@@ -312,20 +343,45 @@ static void open_head(snd_tokens *t, snd_mid y, int slope, head *h) {
         while (seen(h, i, h->lo[i]) == 0) h->lo[i]++;
         while (seen(h, i, h->hi[i] - 1) == 0) h->hi[i]--;
         query_law(h, i);
+        h->off[i] = exp(t->net.attends * h->sd[i] * h->sd[i] / (1 + h->sd[i] * h->sd[i]));
     }
 }
 
 // ---- forward ----------------------------------------------------------------------------------------------------------------
 
+// How often two queries of a net meet in a key, over what is expected. The variance of sum A A' over draws of the scores
+// that both see: 7/2 (n s - 1)^2/n while they are small, (1 - s)/2 of s^2 when one key has all (simulated: 8 and 64 keys).
+static double met(const head *h, kind two, int t, int u, const weights *w) {
+    const double law = sqrt(h->off[t] * h->off[u]);
+    if (h->same == 0 && law == 1) return 1;
+    double s = 0;
+    for (int i = h->lo[t]; i < h->hi[t]; i++) s += w->same[i];
+    const double most_met = 1 / fmax(s, 1e-9);
+    if (two != OTHER || h->same == 0) return fmin(law, most_met);
+    const double n = sqrt(h->keys[t] * h->keys[u]), small = 3.5 * pow(fmax(n * s - 1, 0), 2) / n, most = (1 - s) / 2;
+    const double var = small > 0 && most > 0 ? 1 / (1 / small + 1 / most) : 0;
+    return fmin(fmax(1 + h->same * sqrt(var), 0), most_met);
+}
+
 static double average(const head *h, kind two, int t, int u, const weights *w) {
     const bool cross = crossing(two);
-    double s = 0;
+    const double q = h->gain * sqrt(h->shrink[t] * h->shrink[u]) * k_at(h->qq, entry(h->q, two, t, u));
+    const double alike = h->alike[cross ? 2 : 0], more = met(h, two, t, u, w);
+    double same = 0, off = 0, all = 0, once = 0;
     for (int i = h->lo[t]; i < h->hi[t]; i++) {
-        if (w->same[i] != 0) s += w->same[i] * k_at(h->vv, entry(h->k, cross ? CROSS_SAME : SAME, i, i));
-        for (int j = h->lo[u]; j < h->hi[u]; j++)
-            s += w->off[i][j] * k_at(h->vv, entry(h->k, cross ? CROSS_OTHER : OTHER, i, j));
+        if (w->same[i] != 0) same += w->same[i] * k_at(h->vv, entry(h->k, cross ? CROSS_SAME : SAME, i, i));
+        once += w->same[i];
+        for (int j = h->lo[u]; j < h->hi[u]; j++) {
+            off += w->off[i][j] * k_at(h->vv, entry(h->k, cross ? CROSS_OTHER : OTHER, i, j));
+            all += w->off[i][j];
+            if (alike == 0) continue;
+            const double slope = q * key_part(h, key_kernel(h, SAME, i, i), t, u, i, j);
+            // to first order, which is all there is of it: with large scores keys are chosen for what else they are
+            off += w->off[i][j] * k_at(h->vv, j) * alike * slope * exp(-pow(slope / MOST_SLOPE, 2));
+        }
     }
-    return s;
+    if (more == 1) return same + off;
+    return more * same + (all > 0 ? fmax(1 - (more - 1) * once / all, 0) * off : 0); // weights add up to 1 all the same
 }
 
 static void add_heads(const head *h, double share, double *own) {
@@ -358,6 +414,7 @@ snd_mid snd_tk_attend(snd_tokens *t, const snd_attend *how, snd_mid q, snd_mid k
         NODE(y)->entropy += (h.choosing > 0 ? h.entropy / h.choosing : 1) / how->sight->n_slopes;
     }
     NODE(y)->own = own;
+    NODE(y)->features = (double)NODE(v)->dim; // heads that share values share their luck
     return y;
 }
 
@@ -414,7 +471,8 @@ static void add_pair(const head *h, kind two, int t, int u, double g, double pai
     fill_weights(h, two, t, u, &w);
     centre(h, t, u, &w, &c);
     const double qq = k_at(h->qq, entry(h->q, two, t, u));
-    const double score = g * h->gain * h->cap_slope * sqrt(fmax(h->spread[t] * h->spread[u], 0));
+    const double spread = h->spread[t] * h->tie[t] * h->spread[u] * h->tie[u];
+    const double score = g * h->gain * h->cap_slope * sqrt(fmax(spread, 0));
     double to_query = 0;
     for (int i = h->lo[t]; i < h->hi[t]; i++) {
         const int at = entry(h->k, SAME, i, i);
@@ -458,11 +516,10 @@ static void per_key(const snd_places *p, double group, double *k) {
     }
 }
 
-static snd_mid result(snd_tokens *t, snd_mid of, snd_mid g, double *own) {
+static snd_mid result(snd_tokens *t, snd_mid of, double *own) {
     const snd_mid y = k_new(t, K_BASE, NODE(of)->stack, NODE(of)->dim);
     if (t->failed) return 0;
     NODE(y)->own = own;
-    NODE(y)->behind = g;
     NODE(y)->gauss = true;
     return y;
 }
@@ -472,16 +529,22 @@ void k_attend_back(snd_tokens *t, snd_mid y, snd_mid g, snd_mid out[3]) {
     const snd_sight *s = v.how->sight;
     backwards b = {k_numbers(t, (size_t)s->q->size), k_numbers(t, (size_t)s->k->size),
                    k_numbers(t, (size_t)s->k->size)};
-    const k_view gg = k_pair(t, g, g);
+    const k_view gg = k_wide_pair(t, g, g);
+    double rows = 0;
     for (int i = 0; i < s->n_slopes && !t->failed; i++) {
         head h;
         open_head(t, y, i, &h);
+        rows += rare_ties(t, y, t->net.lucky ? k_carried(t, g) : 0, &h);
         add_heads_back(&h, gg, 1.0 / s->n_slopes, &b);
     }
     if (t->failed) return;
     per_key(s->k, v.how->group, b.k);
     per_key(s->k, v.how->group, b.v);
-    out[0] = result(t, v.in[0], g, b.q);
-    out[1] = result(t, v.in[1], g, b.k);
-    out[2] = result(t, v.in[2], g, b.v);
+    out[0] = result(t, v.in[0], b.q);
+    out[1] = result(t, v.in[1], b.k);
+    out[2] = result(t, v.in[2], b.v);
+    if (t->failed || !t->net.lucky) return;
+    NODE(out[0])->carried = rows;
+    NODE(out[1])->carried = 2 * rows;
+    NODE(out[2])->carried = 2 * k_carried(t, g);
 }

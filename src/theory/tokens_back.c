@@ -48,14 +48,24 @@ static void back_rms(snd_tokens *t, snd_mid y, snd_mid g) { // d rms = x.dx/(dim
     put(t, x, k_weighted(t, snd_tk_mul(t, x, g), c));
 }
 
+// By a norm's divisors, row by row: a mean of inverses is more than the inverse of a mean.
+static snd_mid divided(snd_tokens *t, snd_mid g, snd_mid norm) {
+    const snd_mid x = NODE(norm)->in[0];
+    double c[SND_PLACES], more = 1;
+    if (t->is_net && t->net.lucky) more = sqrt(exp(k_rows_of(t, x).loose) * k_left_by_norm(t, norm, g));
+    for (int j = 0; j < SND_PLACES; j++) c[j] = more * NODE(norm)->coef[0][j];
+    const snd_mid out = k_weighted(t, g, c);
+    NODE(out)->projected = true;
+    return out;
+}
+
 static void back(snd_tokens *t, snd_mid y, snd_mid g) {
     const k_node v = *NODE(y);
     switch ((k_op)v.op) {
     case K_SUM:
         for (int i = 0; i < v.n; i++) {
             if (NODE(v.in[i])->gradless) continue;
-            const snd_mid part = v.same ? g : k_weighted(t, g, v.coef[i]);
-            if (v.norm && !t->failed) NODE(part)->norm_back = y;
+            const snd_mid part = v.same ? g : v.norm ? divided(t, g, y) : k_weighted(t, g, v.coef[i]);
             if (NODE(v.in[i])->dim == 1 && v.dim > 1)
                 put(t, v.in[i], snd_tk_dot(t, 0, part));
             else
