@@ -270,6 +270,83 @@ static void gradients_are_transposes(void **state) {
     end(f);
 }
 
+// ---- nets of finite width ---------------------------------------------------------------------------------------------------
+
+// Over nets: mean and variance of log q, and mean of tokcos, of what `make` builds on inputs with these rows.
+typedef struct law {
+    double mean, var, tokcos;
+} law;
+
+static law law_of(snd_mid (*make)(snd_tokens *t, snd_mid x), snd_tk_rows rows, int64_t tokens) {
+    enum { PAIRS = 600 };
+    const fixture f = begin(tokens, SND_CUT_FEW);
+    law l = {0};
+    double square = 0;
+    for (int i = 0; i < 2 * PAIRS; i++) {
+        snd_arena *a = snd_arena_create();
+        snd_tokens *t = snd_tokens_create_net(a, f.t, &(snd_tk_net){.lucky = true, .number = i / 2, .mirrored = i % 2});
+        (void)snd_tk_stack(t, tokens, SND_CUT_FEW);
+        const snd_mid y = make(t, snd_tk_input(t, 1 << 30, rows, false)); // its own luck is none
+        const double q = snd_tk_log10_q(t, y) * log(10);
+        l.mean += q / (2 * PAIRS), square += q * q;
+        if (tokens > 1) l.tokcos += snd_tk_tokcos(t, y) / (2 * PAIRS);
+        assert_false(snd_tokens_failed(t));
+        snd_tokens_destroy(t);
+        snd_arena_destroy(a);
+    }
+    l.var = square / (2 * PAIRS) - l.mean * l.mean;
+    end(f);
+    return l;
+}
+
+enum { FEATURES = 100 };
+static snd_mid map_of(snd_tokens *t, snd_mid x) {
+    return snd_tk_linear(t, x, FEATURES, FEATURES, 1.0 / FEATURES);
+}
+static snd_mid relu_of(snd_tokens *t, snd_mid x) {
+    return snd_tk_unary(t, SND_GFN_RELU, map_of(t, x));
+}
+static snd_mid product_of(snd_tokens *t, snd_mid x) {
+    return snd_tk_mul(t, map_of(t, x), map_of(t, x));
+}
+static snd_mid sum_of(snd_tokens *t, snd_mid x) {
+    return snd_tk_sum(t, 2, (snd_mid[]){map_of(t, x), map_of(t, x)}, (double[]){1, 1}, 0);
+}
+static snd_mid normed(snd_tokens *t, snd_mid x) {
+    return snd_tk_rms_norm(t, map_of(t, x), 0);
+}
+
+// Of n Gaussian features a row's mean square has variance 2/n of its square, of relu's 5/n (E r^4/(E r^2)^2 - 1), of a
+// product's 8/n; a sum is Gaussian again. 1200 nets in pairs know a variance to 6 %.
+static void lucks_have_the_variance_of_their_features(void **state) {
+    (void)state;
+    static const struct {
+        snd_mid (*make)(snd_tokens *t, snd_mid x);
+        double n_var;
+    } makes[] = {{map_of, 2}, {relu_of, 5}, {product_of, 8}, {sum_of, 2}};
+    const snd_tk_rows alike = {1, 1, 1, 1}, apart = {1, 0, 0, 0};
+    for (int i = 0; i < 4; i++) {
+        const law one = law_of(makes[i].make, alike, 16), many = law_of(makes[i].make, apart, 16);
+        CHECK_REL(one.var, makes[i].n_var / FEATURES, 0.2);
+        CHECK_CLOSE(one.mean - many.mean, -one.var / 2, 0.3 * one.var); // log q falls by half its variance
+        CHECK_REL(many.var, makes[i].n_var / FEATURES / (4 * 16), i == 1 ? 0.35 : 0.2); // relu: its mean is in all rows
+    }
+}
+
+// The mean cosine of n Gaussian features lies c (1 - c^2)/2n nearer to 0 than c, of rows divided one by one as well.
+static void cosines_of_few_features_are_smaller(void **state) {
+    (void)state;
+    for (double c = 0.2; c < 0.9; c += 0.3) {
+        const snd_tk_rows rows = {1, c, 0, 0};
+        const law l = law_of(map_of, rows, 64), n = law_of(normed, rows, 64);
+        const double want = -c * (1 - c * c) / 2 / FEATURES;
+        CHECK_CLOSE(l.tokcos - c, want, 0.3 / FEATURES * c * (1 - c));
+        CHECK_CLOSE(n.tokcos, l.tokcos, 0.1 / FEATURES);
+        CHECK_CLOSE(n.mean, 0, 1e-9);
+        CHECK_CLOSE(n.var, 0, 1e-9);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(softmax_laws_match_simulation),
@@ -285,6 +362,8 @@ int main(void) {
         cmocka_unit_test(sums_norms_and_alignment),
         cmocka_unit_test(batch_norm_takes_what_rows_share),
         cmocka_unit_test(gradients_are_transposes),
+        cmocka_unit_test(lucks_have_the_variance_of_their_features),
+        cmocka_unit_test(cosines_of_few_features_are_smaller),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
