@@ -155,6 +155,23 @@ static void bpe_learns_by_the_definition(void **state) {
     snd_tokenizer_destroy(t);
 }
 
+// Of two merges that fit, the one learned first: ab c, not a bc.
+static void earlier_merges_go_first(void **state) {
+    (void)state;
+    const char *json = "{\"format\": \"sonde tokenizer\", \"version\": 1, \"kind\": \"bpe\", \"specials\": [], "
+                       "\"merges\": [[97, 98], [98, 99], [256, 257]]}";
+    snd_tokenizer *t;
+    CHECK_OK(snd_tokenizer_parse("t", json, strlen(json), &t));
+    const snd_ids ids = encode(t, TEXT("abcbcabbcab")), one = encode(t, TEXT("abbc"));
+    const int32_t want[] = {256, 99, 257, 258, 256};
+    assert_int_equal(ids.n, 5);
+    assert_memory_equal(ids.v, want, sizeof want);
+    assert_true(one.n == 1 && one.v[0] == 258);
+    snd_free(ids.v);
+    snd_free(one.v);
+    snd_tokenizer_destroy(t);
+}
+
 static void bpe_stops_when_nothing_repeats(void **state) {
     (void)state;
     snd_tokenizer *t = make(SND_TOK_BPE, "abab", 4, 1000, 0); // ab, then abab occurs once
@@ -301,13 +318,10 @@ static void survives_lack_of_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(decoding_gives_the_text_back),
-        cmocka_unit_test(chars_are_code_points),
-        cmocka_unit_test(bpe_learns_by_the_definition),
-        cmocka_unit_test(bpe_stops_when_nothing_repeats),
-        cmocka_unit_test(json_reads_back),
-        cmocka_unit_test(bad_json_is_refused),
-        cmocka_unit_test(bad_calls_are_refused),
+        cmocka_unit_test(decoding_gives_the_text_back), cmocka_unit_test(chars_are_code_points),
+        cmocka_unit_test(bpe_learns_by_the_definition), cmocka_unit_test(bpe_stops_when_nothing_repeats),
+        cmocka_unit_test(earlier_merges_go_first),      cmocka_unit_test(json_reads_back),
+        cmocka_unit_test(bad_json_is_refused),          cmocka_unit_test(bad_calls_are_refused),
         cmocka_unit_test(survives_lack_of_memory),
     };
     return cmocka_run_group_tests_name("tokenizer", tests, NULL, NULL);
