@@ -63,9 +63,10 @@ typedef enum snd_kfn {
     SND_KFN_NONE, SND_KFN_RELU, SND_KFN_GELU, SND_KFN_GELU_TANH, SND_KFN_SILU, SND_KFN_TANH, SND_KFN_SIGMOID, SND_KFN_ERF,
     SND_KFN_EXP, SND_KFN_SOFTPLUS, SND_KFN_SQRT, SND_KFN_LOG, SND_KFN_ABS, SND_KFN_COUNT
 } snd_kfn;
-/// y = f(s*x); right for every finite input (no overflow inside: softplus(1000) = 1000, silu(-1000) = -0), NaN in NaN out.
+/// y = f(s*x), f any but relu (below); right for every finite input (no overflow inside: softplus(1000) = 1000,
+/// silu(-1000) = -0), NaN in NaN out.
 double snd_k_unary(int th, snd_dtype t, snd_kfn f, int64_t n, double s, const void *x, void *y);      // in place
-/// dx = c * dy * f'(s*x)   (relu'(0) = 0, abs'(0) = 0).  In place on dy.
+/// dx = c * dy * f'(s*x)   (abs'(0) = 0).  In place on dy.
 double snd_k_unary_bwd(int th, snd_dtype t, snd_kfn f, int64_t n, double s, const void *x, double c, const void *dy, void *dx);
 /// y = max(x, 0) (in place), and for its backward one bit per element: bit i % 64 of above[i / 64] is set unless x[i] <= 0,
 /// so for NaN too; above has (n + 63)/64 words. Returns the largest absolute value of y (NaN if any is NaN).

@@ -12,7 +12,6 @@
 
 #define SND_EACH_FN(X)                                                                                                 \
     X(SND_KFN_NONE)                                                                                                    \
-    X(SND_KFN_RELU)                                                                                                    \
     X(SND_KFN_GELU)                                                                                                    \
     X(SND_KFN_GELU_TANH)                                                                                               \
     X(SND_KFN_SILU)                                                                                                    \
