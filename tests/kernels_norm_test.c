@@ -9,6 +9,18 @@ typedef struct setup {
     bool gain, bias;
 } setup;
 
+static snd_normspec spec_of(const setup *s, const void *g, const void *b) {
+    return (snd_normspec){.kind = s->k, .D = s->D, .eps = s->eps, .gain0 = s->gain0, .gadd = s->gadd, .g = g, .b = b};
+}
+static double backward(snd_dtype t, int th, const setup *s, const void *g, const void *dy, const void *x,
+                       const double *m, const double *r, const void *plus, void *dx, void *dg, void *db) {
+    double *work = snd_calloc(snd_k_norm_bwd_scratch(s->R, s->D) / 8 + 1, 8);
+    const snd_normspec spec = spec_of(s, g, NULL);
+    const double top = snd_k_norm_bwd(th, t, &spec, s->R, dy, x, m, r, plus, dx, dg, db, work);
+    snd_free(work);
+    return top;
+}
+
 typedef struct result {
     arr y, dx, dg, db;
     double *m, *r;
@@ -25,9 +37,9 @@ static result run(snd_dtype t, int th, const setup *s, const arr *x, const arr *
     q.m = snd_calloc((size_t)s->R + 1, sizeof(double));
     q.r = snd_calloc((size_t)s->R + 1, sizeof(double));
     const void *gp = s->gain ? g->p : NULL, *bp = s->bias ? b->p : NULL;
-    snd_k_norm_fwd(th, t, s->k, s->R, s->D, s->eps, s->gain0, s->gadd, x->p, gp, bp, q.y.p, q.m, q.r);
-    snd_k_norm_bwd(th, t, s->k, s->R, s->D, s->eps, s->gain0, s->gadd, dy->p, x->p, gp, q.m, q.r, q.dx.p, q.dg.p,
-                   q.db.p);
+    const snd_normspec spec = spec_of(s, gp, bp);
+    snd_k_norm_fwd(th, t, &spec, s->R, x->p, q.y.p, q.m, q.r);
+    backward(t, th, s, gp, dy->p, x->p, q.m, q.r, NULL, q.dx.p, q.dg.p, q.db.p);
     return q;
 }
 static void release(result *q) {
@@ -278,8 +290,10 @@ static void worked_example(void **state) {
     // rows of variance v under two eps differ by sqrt((v+e1)/(v+e2)): 0.7071 for v = 1e-5 against 1e-12
     const double x[2] = {sqrt(1e-5), -sqrt(1e-5)};
     double y1[2], y2[2], m, r;
-    snd_k_norm_fwd(1, SND_F64, SND_KNORM_LAYER, 1, 2, 1e-5, 1, 0, x, NULL, NULL, y1, &m, &r);
-    snd_k_norm_fwd(1, SND_F64, SND_KNORM_LAYER, 1, 2, 1e-12, 1, 0, x, NULL, NULL, y2, &m, &r);
+    const snd_normspec wide = {.kind = SND_KNORM_LAYER, .D = 2, .eps = 1e-5};
+    const snd_normspec narrow = {.kind = SND_KNORM_LAYER, .D = 2, .eps = 1e-12};
+    snd_k_norm_fwd(1, SND_F64, &wide, 1, x, y1, &m, &r);
+    snd_k_norm_fwd(1, SND_F64, &narrow, 1, x, y2, &m, &r);
     CHECK_CLOSE(y1[0] / y2[0], sqrt((1e-5 + 1e-12) / 2e-5), 1e-14);
 }
 
@@ -287,8 +301,8 @@ static void worked_example(void **state) {
 static double objective(const setup *s, const arr *x, const arr *g, const arr *b, const arr *cot) {
     double m[16], r[16], total = 0;
     arr y = arr_make(SND_F64, x->n, 0);
-    snd_k_norm_fwd(1, SND_F64, s->k, s->R, s->D, s->eps, s->gain0, s->gadd, x->p, s->gain ? g->p : NULL,
-                   s->bias ? b->p : NULL, y.p, m, r);
+    const snd_normspec spec = spec_of(s, s->gain ? g->p : NULL, s->bias ? b->p : NULL);
+    snd_k_norm_fwd(1, SND_F64, &spec, s->R, x->p, y.p, m, r);
     for (int64_t i = 0; i < x->n; i++) total += at(cot, i) * at(&y, i);
     arr_free(&y);
     return total;
@@ -365,11 +379,85 @@ static void backward_in_place_on_dy(void **state) {
         arr x = arr_draw(t, 4000, 0, "x", 1), g = arr_draw(t, 100, 0, "g", 1), dy = arr_draw(t, 4000, 0, "dy", 1);
         arr b = arr_draw(t, 100, 0, "b", 1), dg = arr_make(t, 100, 0), db = arr_make(t, 100, 0);
         result q = run(t, 1, &s, &x, &g, &b, &dy, 0);
-        snd_k_norm_bwd(2, t, s.k, 40, 100, s.eps, 1, 0, dy.p, x.p, g.p, q.m, q.r, dy.p, dg.p, db.p);
+        backward(t, 2, &s, g.p, dy.p, x.p, q.m, q.r, NULL, dy.p, dg.p, db.p);
         assert_true(same_bits(&dy, &q.dx) && same_bits(&dg, &q.dg) && same_bits(&db, &q.db));
         release(&q);
         arr_free(&x), arr_free(&g), arr_free(&dy), arr_free(&b), arr_free(&dg), arr_free(&db);
     }
+}
+
+// The largest magnitudes that the kernels return are those of what they wrote, NaN where there is one.
+static void the_largest_magnitudes(void **state) {
+    (void)state;
+    EACH_ISA(isa) EACH_TYPE(t) for (int bad = 0; bad < 2; bad++) for (int past = 0; past < 2; past++) {
+        const setup s = {SND_KNORM_LAYER, 50, 1030, 1e-5, 1, 0, true, true};
+        const int64_t n = s.R * s.D;
+        arr x = arr_draw(t, n, 0, "x", 3), g = arr_draw(t, s.D, 0, "g", 1), b = arr_draw(t, s.D, 0, "b", 1);
+        arr dy = arr_draw(t, n, 0, "dy", 1), y = arr_make(t, n, 1), dx = arr_make(t, n, 2);
+        double m[50], r[50];
+        if (bad) put(&x, 7 * s.D + 5, NAN);
+        snd_k_stream_from(past ? 0 : -1);
+        const snd_normspec spec = spec_of(&s, g.p, b.p);
+        const double ty = snd_k_norm_fwd(3, t, &spec, s.R, x.p, y.p, m, r);
+        const double tdx = backward(t, 3, &s, g.p, dy.p, x.p, m, r, NULL, dx.p, NULL, NULL);
+        snd_k_stream_from(-1);
+        if (bad) {
+            assert_true(isnan(ty) && isnan(tdx));
+        } else {
+            CHECK_SAME(ty, snd_k_absmax(1, t, n, y.p));
+            CHECK_SAME(tdx, snd_k_absmax(1, t, n, dx.p));
+        }
+        arr_free(&x), arr_free(&g), arr_free(&b), arr_free(&dy), arr_free(&y), arr_free(&dx);
+    }
+}
+
+// One pass over the rows gives the bits of a sum, a norm, a norm's backward and a sum, whatever goes past the caches,
+// in place or not, careful rows included.
+static void fused_passes_have_the_bits_of_single_ones(void **state) {
+    (void)state;
+    static const int64_t shapes[][2] = {{1, 1}, {3, 7}, {70, 65}, {300, 257}, {20, 513}, {3, 5000}};
+    EACH_ISA(isa)
+    EACH_TYPE(t)
+    for (int k = SND_KNORM_LAYER; k <= SND_KNORM_UNIT; k++)
+        for (int c = 0; c < 6; c++)
+            for (int past = 0; past < 2; past++)
+                for (int on = 0; on < 3; on++) { // where the sum goes: apart, on x, on y
+                    const setup s = {(snd_knorm)k, shapes[c][0], shapes[c][1], 1e-5, 2, 0, c % 2 == 0, c % 3 == 0};
+                    const int64_t n = s.R * s.D, dim[3] = {1, 1, n}, step[3] = {0, 0, 1};
+                    arr x = arr_draw(t, n, 1, "x", 1), y = arr_draw(t, n, 0, "y", 1), dy = arr_draw(t, n, 2, "dy", 1);
+                    arr g = arr_draw(t, s.D, 0, "g", 1), b = arr_draw(t, s.D, 3, "b", 1);
+                    arr ds = arr_draw(t, n, 0, "ds", 1), sum = arr_make(t, n, 1), z = arr_make(t, n, 5);
+                    for (int64_t i = 0; s.R > 2 && i < s.D; i++) put(&x, s.D + i, at(&x, s.D + i) * 1e25);
+                    const double fx = 1.7, fy = -0.4;
+                    snd_k_stream_from(-1);
+                    arr want = arr_make(t, n, 0);
+                    const double top = snd_k_binary(1, t, SND_KBIN_ADD, dim, fx, x.p, step, fy, y.p, step, want.p);
+                    result q = run(t, 1, &s, &want, &g, &b, &dy, 0);
+                    arr joined = arr_make(t, n, 0);
+                    snd_k_binary(1, t, SND_KBIN_ADD, dim, 1, q.dx.p, step, 1, ds.p, step, joined.p);
+
+                    snd_k_stream_from(past ? 0 : -1);
+                    double *m = snd_calloc((size_t)s.R, 8), *r = snd_calloc((size_t)s.R, 8), sum_top;
+                    const snd_normspec spec = spec_of(&s, s.gain ? g.p : NULL, s.bias ? b.p : NULL);
+                    void *to = on == 0 ? sum.p : on == 1 ? x.p : y.p;
+                    snd_k_addnorm_fwd(2, t, &spec, s.R, fx, x.p, fy, y.p, to, z.p, m, r, &sum_top);
+                    CHECK_SAME(sum_top, top);
+                    assert_memory_equal(to, want.p, (size_t)n * elem(t));
+                    assert_true(same_bits(&z, &q.y));
+                    assert_memory_equal(r, q.r, (size_t)s.R * 8);
+
+                    arr dx = arr_make(t, n, 3), dg = arr_make(t, s.D, 0), db = arr_make(t, s.D, 0);
+                    void *out = on == 0 ? dx.p : on == 1 ? dy.p : ds.p;
+                    backward(t, 2, &s, s.gain ? g.p : NULL, dy.p, want.p, m, r, ds.p, out, dg.p, db.p);
+                    assert_memory_equal(out, joined.p, (size_t)n * elem(t));
+                    assert_true(same_bits(&dg, &q.dg) && same_bits(&db, &q.db));
+                    release(&q);
+                    snd_free(m), snd_free(r);
+                    arr_free(&x), arr_free(&y), arr_free(&dy), arr_free(&g), arr_free(&b), arr_free(&ds);
+                    arr_free(&sum), arr_free(&z), arr_free(&want), arr_free(&joined);
+                    arr_free(&dx), arr_free(&dg), arr_free(&db);
+                }
+    snd_k_stream_from(-1);
 }
 
 // ---- batch norm -------------------------------------------------------------------------------------------------------
@@ -393,8 +481,10 @@ static void batch_norm_is_layer_norm_of_columns(void **state) {
             double col[500], cdy[500], cy[500], cdx[500], ones[500], cm, cr, sg = 0, sb = 0, size = 1, var = 0;
             for (int64_t i = 0; i < R; i++)
                 col[i] = at(&x, i * D + j), cdy[i] = at(&dy, i * D + j), ones[i] = at(&g, j);
-            snd_k_norm_fwd(1, SND_F64, SND_KNORM_LAYER, 1, R, 1e-5, 1, 0, col, ones, NULL, cy, &cm, &cr);
-            snd_k_norm_bwd(1, SND_F64, SND_KNORM_LAYER, 1, R, 1e-5, 1, 0, cdy, col, ones, &cm, &cr, cdx, NULL, NULL);
+            const setup column = {SND_KNORM_LAYER, 1, R, 1e-5, 1, 0, true, false};
+            const snd_normspec spec = spec_of(&column, ones, NULL);
+            snd_k_norm_fwd(1, SND_F64, &spec, 1, col, cy, &cm, &cr);
+            backward(SND_F64, 1, &column, ones, cdy, col, &cm, &cr, NULL, cdx, NULL, NULL);
             const double scale = 1 + fabs(at(&b, j)) + fabs(at(&g, j));
             for (int64_t i = 0; i < R; i++) {
                 CHECK_CLOSE((at(&y, i * D + j) - at(&b, j)) / scale, cy[i] / scale, 20 * eps_of(t));
@@ -483,6 +573,8 @@ int main(void) {
         cmocka_unit_test(gradients_by_differences),
         cmocka_unit_test(tall_shapes_threads_and_isas_agree_bitwise),
         cmocka_unit_test(backward_in_place_on_dy),
+        cmocka_unit_test(the_largest_magnitudes),
+        cmocka_unit_test(fused_passes_have_the_bits_of_single_ones),
         cmocka_unit_test(batch_norm_is_layer_norm_of_columns),
         cmocka_unit_test(batch_norm_of_tall_shapes),
         cmocka_unit_test(batch_norm_of_constant_and_bad_columns),

@@ -1,7 +1,7 @@
 // Rewrites pairs of nodes into fused ones, as the rows of ops/fusions.def say.
 // Invariants: the fused node's outputs are the values of the pair, so every other node, name and gradient stays valid;
-// node order stays topological: the fused node stands where the first stood, and the second's other inputs must not come
-// from nodes; or, where the row says so, it stands where the second stood, and the first's only output is the middle value.
+// node order stays topological: the fused node stands where the first stood, and the second's other inputs must be there
+// by then; or, where the row says so, it stands where the second stood, and the first's only output is the middle value.
 // Unless the row keeps that value, nobody else may read it.
 #include "graph/graph_impl.h"
 
@@ -26,9 +26,9 @@ static void count_uses(fuser *f, const snd_id *keep, int n_keep) {
     for (int i = 0; i < g->n_ends; i++) f->ends[g->ends[i]] = true;
 }
 
-static bool others_are_leaves(const snd_graph *g, const snd_node *n, int port) {
+static bool others_are_there(const snd_graph *g, const snd_node *n, int port, int first) {
     for (int k = 0; k < n->n_in; k++) {
-        if (k != port && n->in[k] && snd_g_value(g, n->in[k])->role == SND_R_NODE) return false;
+        if (k != port && n->in[k] && snd_g_value(g, n->in[k])->node >= first) return false;
     }
     return true;
 }
@@ -71,7 +71,7 @@ static bool try_row(fuser *f, const snd_fusion *row, int second, int port) {
     if (!v || v->role != SND_R_NODE || v->out_index != 0) return false;
     const snd_node *a = g->nodes[v->node];
     if (a->op != row->first || b->op != row->second) return false;
-    if (row->late ? a->n_out != 1 : !others_are_leaves(g, b, port)) return false;
+    if (row->late ? a->n_out != 1 : !others_are_there(g, b, port, v->node)) return false;
     if (f->ends[mid] || (!row->keeps_middle && f->uses[mid] != 1)) return false;
     if (!row->fits(g, a, b, port)) return false;
     if (!replace(f, row, v->node, second, port)) return false;

@@ -81,18 +81,33 @@ void snd_k_sum_to(int th, snd_dtype t, const int64_t dim[3], const void *x, doub
 
 // ---- norms (wirings.md section 2) ----------------------------------------------------------------------------------
 typedef enum snd_knorm { SND_KNORM_LAYER, SND_KNORM_RMS, SND_KNORM_UNIT } snd_knorm;
-/// y = xhat*(g + gadd) + b per row; LAYER: m = mean x, r = 1/sqrt(mean (x-m)^2 + eps); RMS: m = 0, r = 1/sqrt(mean x^2 + eps);
-/// UNIT: r = gain0/max(|x|_2, eps) with eps the clamp on the norm, gain0 a constant. g, b may be NULL (gain 1 + gadd*0, bias 0).
-/// m (LAYER only), r: [R] double, kept for backward. Sums in double about the row's first element (f64: then about its
-/// mean); rows whose statistics leave the type's safe range are redone under a power-of-two scale, so 1e30, subnormals
-/// and offsets are right; a constant row gives b exactly; a NaN or Inf in a row makes exactly that row NaN. A row with
-/// no spread and eps = 0 has r = 0.
-void snd_k_norm_fwd(int th, snd_dtype t, snd_knorm k, int64_t R, int64_t D, double eps, double gain0, double gadd,
-                    const void *x, const void *g, const void *b, void *y, double *m, double *r);
-/// dx (may be NULL), dg, db ([D], may be NULL; overwritten). x is the forward input.  dx may be dy (in place).
-void snd_k_norm_bwd(int th, snd_dtype t, snd_knorm k, int64_t R, int64_t D, double eps, double gain0, double gadd,
-                    const void *dy, const void *x, const void *g, const double *m, const double *r,
-                    void *dx, void *dg, void *db);
+typedef struct snd_normspec {
+    snd_knorm kind;
+    int64_t D;                // features of a row
+    double eps;               // added to the variance or mean square; UNIT: least norm
+    double gain0;             // UNIT: what |y| is without a gain
+    double gadd;              // the gain of feature j is g[j] + gadd (1 when g is NULL)
+    const void *g, *b;        // [D] each, or NULL
+} snd_normspec;
+/// y = xhat*(g + gadd) + b per row of x, y [R, D];  LAYER: m = mean x, r = 1/sqrt(mean (x-m)^2 + eps); RMS: m = 0,
+/// r = 1/sqrt(mean x^2 + eps); UNIT: r = gain0/max(|x|_2, eps). m (LAYER only), r: [R] double, kept for backward. y must
+/// not overlap x. Returns the largest |y|, NaN if any is NaN.
+/// Sums in double about the row's first element (f64: then about its mean); rows whose statistics leave the type's safe
+/// range are redone under a power-of-two scale, so 1e30, subnormals and offsets are right; a constant row gives b
+/// exactly; a NaN or Inf in a row makes exactly that row NaN. A row with no spread and eps = 0 has r = 0. Large results
+/// (24 MiB) are stored past the caches.
+double snd_k_norm_fwd(int th, snd_dtype t, const snd_normspec *s, int64_t R, const void *x, void *y, double *m, double *r);
+/// sum = a x + b y, then z = the norm of sum, in one pass over the rows: the bits of snd_k_binary and snd_k_norm_fwd. sum
+/// may be x or y; z overlaps nothing. Returns the largest |z| and, in *sum_absmax, the largest |sum|.
+double snd_k_addnorm_fwd(int th, snd_dtype t, const snd_normspec *s, int64_t R, double a, const void *x, double b,
+                         const void *y, void *sum, void *z, double *m, double *r, double *sum_absmax);
+/// With u = dy*gain: dx = r*(u - mean(u) - xhat*mean(u*xhat)) + plus, dg = sum dy*xhat, db = sum dy over the rows (RMS,
+/// UNIT: see norm.inc). x is what forward read; plus (may be NULL) a gradient that joins, such as the residual's. dx, dg,
+/// db may be NULL; dx may be dy or plus. scratch: snd_k_norm_bwd_scratch bytes where dg or db is wanted. Sums over rows in
+/// double, by blocks of a size that the shape gives. Returns the largest |dx|.
+double snd_k_norm_bwd(int th, snd_dtype t, const snd_normspec *s, int64_t R, const void *dy, const void *x,
+                      const double *m, const double *r, const void *plus, void *dx, void *dg, void *db, double *scratch);
+size_t snd_k_norm_bwd_scratch(int64_t R, int64_t D);
 /// Batch norm over R rows per feature, biased variance, numerics as for rows; m, r: [D]. var_unbiased (may be NULL): [D]
 /// for running averages. y NULL: statistics only. above: NULL, or a relu follows, with one bit per element of its input as
 /// in snd_k_relu; then D < 64 or a multiple of 64. In place. Returns the largest absolute value of y.
@@ -259,6 +274,8 @@ int64_t snd_k_cholesky(int64_t R, double relative, const double *G, double *L, d
 double snd_k_peak(int th, snd_dtype t, int64_t rounds);
 /// y = x; stream: written past the caches.
 void snd_k_copy(int th, snd_dtype t, int64_t n, bool stream, const void *x, void *y);
+/// z = x + y/2, likewise.
+void snd_k_triad(int th, snd_dtype t, int64_t n, bool stream, const void *x, const void *y, void *z);
 
 // ---- table of variants ---------------------------------------------------------------------------------------------
 typedef struct snd_krow { const char *family, *name; snd_isa isa; snd_dtype t; } snd_krow;

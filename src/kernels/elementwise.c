@@ -192,6 +192,16 @@ void snd_k_copy(int th, snd_dtype t, int64_t n, bool stream, const void *x, void
     flat(th, t, n, &j);
 }
 
+static double triad_range(const flat_job *j, int64_t i0, int64_t n) {
+    ((snd_kt_triad *)j->fn)(n, j->a != 0, snd_at(j->x, i0, j->size), snd_at(j->dy, i0, j->size),
+                            snd_at_mut(j->out, i0, j->size));
+    return 0;
+}
+void snd_k_triad(int th, snd_dtype t, int64_t n, bool stream, const void *x, const void *y, void *z) {
+    flat_job j = {.run = triad_range, .fn = snd_k_pick(SND_KF_triad, t), .a = stream, .x = x, .dy = y, .out = z};
+    flat(th, t, n, &j);
+}
+
 typedef struct peak_job {
     snd_kt_peak *fn;
     int64_t rounds;

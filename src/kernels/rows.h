@@ -8,14 +8,6 @@
 
 #include "kernels/kernels.h"
 
-// What the loops need to know about a norm; gain of feature j is g[j] + gadd (1 when g is NULL).
-typedef struct snd_normspec {
-    snd_knorm kind;
-    int64_t D;
-    double eps, gain0, gadd;
-    const void *g, *b;
-} snd_normspec;
-
 // Up to three dimensions of an elementwise operation after merging; out is dense.
 typedef struct snd_grid {
     int64_t dim[3], sx[3], sy[3];
@@ -29,6 +21,8 @@ typedef struct snd_momsum {
 
 // Loops over columns take at most SND_COLS at a time and sum over rows in blocks of SND_ROWBLOCK.
 enum { SND_COLS = 64, SND_ROWBLOCK = 64 };
+// Norms: elements of a sum's row that can be kept aside; rows, and bytes of them, between two looks at them.
+enum { SND_ROW = 4096, SND_NORM_ROWS = 32, SND_NORM_BLOCK = 192 << 10 };
 
 // ---- signatures, one per family of kernels.def ---------------------------------------------------------------------
 typedef double snd_kt_binary(snd_kbin op, const snd_grid *g, int64_t i0, int64_t i1, double a, const void *x, double b,
@@ -43,12 +37,14 @@ typedef double snd_kt_relu_bwd(int64_t n, const uint64_t *above, const void *dy,
 typedef double snd_kt_sum(int64_t n, const void *x);
 /// acc[j] += sum over the rows of x[r*ld + j], j < n <= SND_COLS.
 typedef void snd_kt_sum_cols(int64_t rows, int64_t n, int64_t ld, const void *x, double *acc);
-typedef void snd_kt_norm_fwd(const snd_normspec *s, int64_t rows, const void *x, void *y, double *m, double *r);
-typedef void snd_kt_norm_dx(const snd_normspec *s, int64_t rows, const void *dy, const void *x, const double *m,
-                            const double *r, void *dx);
-/// dg, db (either may be NULL) of columns j0..j1-1 over all R rows.
-typedef void snd_kt_norm_cols(const snd_normspec *s, int64_t R, int64_t j0, int64_t j1, const void *dy, const void *x,
-                              const double *m, const double *r, void *dg, void *db);
+/// `stream`: y leaves the caches. Returns the largest |y|.
+typedef double snd_kt_norm_fwd(const snd_normspec *s, int64_t rows, bool stream, const void *x, void *y, double *m,
+                               double *r);
+typedef double snd_kt_addnorm_fwd(const snd_normspec *s, int64_t rows, bool stream, double a, const void *x, double b,
+                                  const void *y, void *sum, void *z, double *m, double *r, double *sum_absmax);
+/// dx may be NULL; sums [2][D] (or NULL): adds the rows' part of dg and db. Returns the largest |dx|.
+typedef double snd_kt_norm_bwd(const snd_normspec *s, int64_t rows, bool stream, const void *dy, const void *x,
+                             const double *m, const double *r, const void *plus, void *dx, double *sums);
 // What batch norm does to columns, at most SND_COLS of them:  y = ((x half - m) f + b),
 //   dx = (dy - s1 - (x - m) r s2) f.  half is 1 where x - m may not reach twice the largest double (always 1 backward).
 typedef struct snd_batchline { double half[64], m[64], r[64], f[64], b[64], s1[64], s2[64]; } snd_batchline;
@@ -107,6 +103,7 @@ snd_isa snd_k_isa(void);   // the one that runs now
 /// Floating-point operations done in `rounds` of register-only multiply-adds.
 typedef double snd_kt_peak(int64_t rounds);
 typedef void snd_kt_copy(int64_t n, bool stream, const void *x, void *y);
+typedef void snd_kt_triad(int64_t n, bool stream, const void *x, const void *y, void *z);
 
 // Words below `below` drop, the others multiply by c; element i belongs to draw number (first + i) / group.
 typedef struct snd_dropspec {
@@ -184,6 +181,8 @@ typedef void snd_kfn_any(void);
 snd_kfn_any *snd_k_pick(snd_kfamily f, snd_dtype t);
 #define SND_PICK(name, t) ((snd_kt_##name *)snd_k_pick(SND_KF_##name, t))
 
+/// Test hook: norms store results of at least so many bytes past the caches (-1: the usual).
+void snd_k_stream_from(int64_t bytes);
 /// Test hook: use at most this instruction set (SND_ISA_NONE: the best).
 void snd_k_limit_isa(snd_isa isa);
 /// Test hook: the best kind of matrix product allowed (NONE: the best there is).

@@ -36,6 +36,13 @@ static inline uint64_t vec_above0_f32(vec_f32 v) { return _mm512_cmp_ps_mask(v, 
 static inline uint64_t vec_above0_f64(vec_f64 v) { return _mm512_cmp_pd_mask(v, _mm512_setzero_pd(), _CMP_NLE_UQ); }
 static inline vec_f32 vec_keep_f32(uint64_t bits, vec_f32 v) { return _mm512_maskz_mov_ps((__mmask16)bits, v); }
 static inline vec_f64 vec_keep_f64(uint64_t bits, vec_f64 v) { return _mm512_maskz_mov_pd((__mmask8)bits, v); }
+// The larger magnitudes, by their bits, so that NaN is above Inf.
+static inline vec_f32 vec_top_f32(vec_f32 top, vec_f32 v) {
+    return _mm512_castsi512_ps(_mm512_max_epi32(_mm512_castps_si512(top), _mm512_castps_si512(_mm512_abs_ps(v))));
+}
+static inline vec_f64 vec_top_f64(vec_f64 top, vec_f64 v) {
+    return _mm512_castsi512_pd(_mm512_max_epi64(_mm512_castpd_si512(top), _mm512_castpd_si512(_mm512_abs_pd(v))));
+}
 #elif defined(__AVX2__) && defined(__FMA__)
 #include <immintrin.h>
 #define SND_FMA 1
@@ -72,6 +79,15 @@ static inline vec_f64 vec_keep_f64(uint64_t bits, vec_f64 v) {
     const __m256i lane = _mm256_setr_epi64x(1, 2, 4, 8);
     const __m256i on = _mm256_cmpeq_epi64(_mm256_and_si256(_mm256_set1_epi64x((int64_t)(bits & 15)), lane), lane);
     return _mm256_and_pd(v, _mm256_castsi256_pd(on));
+}
+static inline vec_f32 vec_top_f32(vec_f32 top, vec_f32 v) {
+    const __m256i u = _mm256_and_si256(_mm256_castps_si256(v), _mm256_set1_epi32(0x7fffffff));
+    return _mm256_castsi256_ps(_mm256_max_epi32(_mm256_castps_si256(top), u));
+}
+static inline vec_f64 vec_top_f64(vec_f64 top, vec_f64 v) {
+    const __m256i u = _mm256_and_si256(_mm256_castpd_si256(v), _mm256_set1_epi64x(0x7fffffffffffffff));
+    const __m256i more = _mm256_cmpgt_epi64(u, _mm256_castpd_si256(top));
+    return _mm256_blendv_pd(top, _mm256_castsi256_pd(u), _mm256_castsi256_pd(more));
 }
 #else
 #if defined(__SSE2__)
@@ -120,6 +136,16 @@ static inline vec_f32 vec_keep_f32(uint64_t bits, vec_f32 v) {
 }
 static inline vec_f64 vec_keep_f64(uint64_t bits, vec_f64 v) {
     return (vec_f64){bits & 1 ? v[0] : 0, bits & 2 ? v[1] : 0};
+}
+static inline vec_f32 vec_top_f32(vec_f32 top, vec_f32 v) {
+    typedef int32_t bits __attribute__((vector_size(16)));
+    const bits t = (bits)top, u = (bits)v & 0x7fffffff, more = u > t;
+    return (vec_f32)((u & more) | (t & ~more));
+}
+static inline vec_f64 vec_top_f64(vec_f64 top, vec_f64 v) {
+    typedef int64_t bits __attribute__((vector_size(16)));
+    const bits t = (bits)top, u = (bits)v & 0x7fffffffffffffff, more = u > t;
+    return (vec_f64)((u & more) | (t & ~more));
 }
 #endif
 

@@ -7,11 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-// One set of buffers serves all cases: their largest array has ROOM elements of 8 bytes.
-enum { ROOM = 2048 * 1024, MAX_TURNS = 31 };
+// One set of buffers serves all cases: their largest array has ROOM elements of 8 bytes, or BIG_ROOM where the cases are
+// run whose arrays leave every cache.
+enum { ROOM = 2048 * 1024, BIG_ROOM = 8192 * 4096 / 2, MAX_TURNS = 31 };
 typedef struct desk {
     int threads;
-    void *x, *y, *z, *g, *b, *work;
+    void *x, *y, *z, *w, *g, *b, *work;
     double *m, *r;
     uint64_t *bits;
     snd_key key;
@@ -28,6 +29,7 @@ struct job {
     snd_dtype t;
     int64_t a, b, c; // shape: M,N,K or rows,features
     int how;         // layout, function, kind
+    bool big;        // arrays beyond the caches; not for a quick run
 };
 
 // ---- limits ---------------------------------------------------------------------------------------------------------
@@ -43,8 +45,10 @@ static void stream(const job *j, desk *d) {
     snd_k_copy(d->threads, j->t, j->a * j->b, true, d->x, d->z);
 }
 static void triad(const job *j, desk *d) {
-    const int64_t dim[3] = {1, 1, j->a * j->b}, s[3] = {0, 0, 1};
-    d->sink += snd_k_binary(d->threads, j->t, SND_KBIN_ADD, dim, 1, d->x, s, 0.5, d->y, s, d->z);
+    snd_k_triad(d->threads, j->t, j->a * j->b, false, d->x, d->y, d->z);
+}
+static void stream_triad(const job *j, desk *d) {
+    snd_k_triad(d->threads, j->t, j->a * j->b, true, d->x, d->y, d->z);
 }
 static void read_all(const job *j, desk *d) {
     d->sink += snd_k_absmax(d->threads, j->t, j->a * j->b, d->x);
@@ -58,6 +62,9 @@ static double two(const job *j) {
 }
 static double three(const job *j) {
     return 3 * size_of(j) * (double)j->a * (double)j->b;
+}
+static double four(const job *j) {
+    return 4 * size_of(j) * (double)j->a * (double)j->b;
 }
 static double one(const job *j) {
     return size_of(j) * (double)j->a * (double)j->b;
@@ -77,13 +84,27 @@ static void gemm(const job *j, desk *d) {
     snd_k_gemm(d->threads, j->t, ta, tb, j->a, j->b, j->c, 1, d->x, ta ? j->a : j->c, d->y, tb ? j->c : j->b, 0, d->z,
                j->b);
 }
+static snd_normspec norm_call(const job *j, const desk *d) {
+    return (snd_normspec){
+        .kind = (snd_knorm)j->how, .D = j->b, .eps = 1e-5, .g = d->g, .b = j->how == SND_KNORM_LAYER ? d->b : NULL};
+}
 static void norm_fwd(const job *j, desk *d) {
-    snd_k_norm_fwd(d->threads, j->t, (snd_knorm)j->how, j->a, j->b, 1e-5, 1, 0, d->x, d->g,
-                   j->how == SND_KNORM_LAYER ? d->b : NULL, d->z, d->m, d->r);
+    const snd_normspec s = norm_call(j, d);
+    d->sink += snd_k_norm_fwd(d->threads, j->t, &s, j->a, d->x, d->z, d->m, d->r);
 }
 static void norm_bwd(const job *j, desk *d) {
-    snd_k_norm_bwd(d->threads, j->t, (snd_knorm)j->how, j->a, j->b, 1e-5, 1, 0, d->y, d->x, d->g, d->m, d->r, d->z,
-                   d->b, NULL);
+    const snd_normspec s = norm_call(j, d);
+    d->sink += snd_k_norm_bwd(d->threads, j->t, &s, j->a, d->y, d->x, d->m, d->r, NULL, d->z, d->b, NULL, d->work);
+}
+// The residual's sum and its norm; the gradient of the norm's input and of the residual.
+static void addnorm_fwd(const job *j, desk *d) {
+    const snd_normspec s = norm_call(j, d);
+    double top;
+    d->sink += snd_k_addnorm_fwd(d->threads, j->t, &s, j->a, 1, d->x, 1, d->y, d->w, d->z, d->m, d->r, &top);
+}
+static void addnorm_bwd(const job *j, desk *d) {
+    const snd_normspec s = norm_call(j, d);
+    d->sink += snd_k_norm_bwd(d->threads, j->t, &s, j->a, d->y, d->x, d->m, d->r, d->w, d->z, d->b, NULL, d->work);
 }
 static void batch_fwd(const job *j, desk *d) {
     snd_k_batch_fwd(d->threads, j->t, j->a, j->b, 1e-5, 0, d->x, d->g, d->b, d->z, d->m, d->r, NULL, NULL);
@@ -155,16 +176,26 @@ static void attention(const job *j, desk *d) {
 }
 
 #define GEMM(t, M, N, K, how)                                                                                          \
-    { "gemm", #M "x" #N "x" #K " " #how, "GFLOP/s", "multiply-adds", gemm, peak, flops, NULL, t, M, N, K, how }
+    { "gemm", #M "x" #N "x" #K " " #how, "GFLOP/s", "multiply-adds", gemm, peak, flops, NULL, t, M, N, K, how, false }
 #define NORM(what, R, D, run, limit, bytes, bound, how)                                                                \
-    { "norm", what " " #R "x" #D, "GB/s", bound, run, limit, bytes, bytes, SND_F32, R, D, 0, how }
+    { "norm", what " " #R "x" #D, "GB/s", bound, run, limit, bytes, bytes, SND_F32, R, D, 0, how, false }
+// Rates are of the bytes that the work names; the bound's of those that it names itself.
+#define BIG(what, R, D, run, bytes, limit, own, bound, how)                                                            \
+    { "norm", what " " #R "x" #D, "GB/s", bound, run, limit, bytes, own, SND_F32, R, D, 0, how, true }
+#define BIGS(R, D)                                                                                                     \
+    BIG("layer fwd", R, D, norm_fwd, two, stream, two, "streaming copy", SND_KNORM_LAYER),                             \
+        BIG("rms fwd", R, D, norm_fwd, two, stream, two, "streaming copy", SND_KNORM_RMS),                             \
+        BIG("layer bwd", R, D, norm_bwd, three, stream_triad, three, "streaming add", SND_KNORM_LAYER),                \
+        BIG("rms bwd", R, D, norm_bwd, three, stream_triad, three, "streaming add", SND_KNORM_RMS),                    \
+        BIG("add+layer fwd", R, D, addnorm_fwd, four, stream_triad, three, "streaming add", SND_KNORM_LAYER),          \
+        BIG("add+layer bwd", R, D, addnorm_bwd, four, stream_triad, three, "streaming add", SND_KNORM_LAYER)
 #define ATTN(t, B, T, H)                                                                                               \
     {                                                                                                                  \
         "attention", "causal " #B "x" #T " " #H "x64", "GFLOP/s", "multiply-adds", attention, peak, attention_flops,   \
-            NULL, t, B, T, H, 0                                                                                        \
+            NULL, t, B, T, H, 0, false                                                                                 \
     }
 #define EACH(what, R, D, run, limit, bytes, bound, how)                                                                \
-    { "elementwise", what " " #R "x" #D, "GB/s", bound, run, limit, bytes, bytes, SND_F32, R, D, 0, how }
+    { "elementwise", what " " #R "x" #D, "GB/s", bound, run, limit, bytes, bytes, SND_F32, R, D, 0, how, false }
 static const job jobs[] = {
     GEMM(SND_F32, 256, 256, 256, NN),
     GEMM(SND_F32, 256, 256, 256, NT),
@@ -184,6 +215,10 @@ static const job jobs[] = {
     NORM("layer bwd", 2048, 768, norm_bwd, triad, three, "add", SND_KNORM_LAYER),
     NORM("rms fwd", 2048, 768, norm_fwd, copy, two, "copy", SND_KNORM_RMS),
     NORM("rms bwd", 2048, 768, norm_bwd, triad, three, "add", SND_KNORM_RMS),
+    NORM("add+layer fwd", 2048, 768, addnorm_fwd, triad, four, "add", SND_KNORM_LAYER),
+    NORM("add+layer bwd", 2048, 768, addnorm_bwd, triad, four, "add", SND_KNORM_LAYER),
+    BIGS(32768, 768),
+    BIGS(8192, 4096),
     NORM("batch fwd", 256, 256, batch_fwd, copy, two, "copy", 0),
     EACH("relu", 256, 256, relu, copy, two, "copy", 0),
     EACH("relu bwd", 256, 256, relu_bwd, copy, two, "copy", 0),
@@ -191,18 +226,22 @@ static const job jobs[] = {
     EACH("gelu bwd", 256, 256, unary_bwd, triad, three, "add", SND_KFN_GELU),
     EACH("tanh", 256, 256, unary, copy, two, "copy", SND_KFN_TANH),
     EACH("exp", 256, 256, unary, copy, two, "copy", SND_KFN_EXP),
-    {"stats", "moments 256x256", "GB/s", "read", moments, read_all, one, one, SND_F32, 256, 256, 0, SND_KM_BASIC},
-    {"stats", "all moments 256x256", "GB/s", "read", moments, read_all, one, one, SND_F32, 256, 256, 0, SND_KM_ALL},
-    {"draw", "normals 256x256", "G/s", "", normals, NULL, elements, NULL, SND_F32, 256, 256, 0, 0},
-    {"draw", "normals 256x256", "G/s", "", normals, NULL, elements, NULL, SND_F64, 256, 256, 0, 0},
-    {"limit", "multiply-adds", "GFLOP/s", "", peak, NULL, NULL, NULL, SND_F32, 0, 0, 0, 0},
-    {"limit", "multiply-adds", "GFLOP/s", "", peak, NULL, NULL, NULL, SND_F64, 0, 0, 0, 0},
-    {"limit", "copy 256x256", "GB/s", "", copy, NULL, two, NULL, SND_F32, 256, 256, 0, 0},
-    {"limit", "copy 2048x768", "GB/s", "", copy, NULL, two, NULL, SND_F32, 2048, 768, 0, 0},
-    {"limit", "streaming copy 2048x768", "GB/s", "", stream, NULL, two, NULL, SND_F32, 2048, 768, 0, 0},
+    {"stats", "moments 256x256", "GB/s", "read", moments, read_all, one, one, SND_F32, 256, 256, 0, SND_KM_BASIC,
+     false},
+    {"stats", "all moments 256x256", "GB/s", "read", moments, read_all, one, one, SND_F32, 256, 256, 0, SND_KM_ALL,
+     false},
+    {"draw", "normals 256x256", "G/s", "", normals, NULL, elements, NULL, SND_F32, 256, 256, 0, 0, false},
+    {"draw", "normals 256x256", "G/s", "", normals, NULL, elements, NULL, SND_F64, 256, 256, 0, 0, false},
+    {"limit", "multiply-adds", "GFLOP/s", "", peak, NULL, NULL, NULL, SND_F32, 0, 0, 0, 0, false},
+    {"limit", "multiply-adds", "GFLOP/s", "", peak, NULL, NULL, NULL, SND_F64, 0, 0, 0, 0, false},
+    {"limit", "copy 256x256", "GB/s", "", copy, NULL, two, NULL, SND_F32, 256, 256, 0, 0, false},
+    {"limit", "copy 2048x768", "GB/s", "", copy, NULL, two, NULL, SND_F32, 2048, 768, 0, 0, false},
+    {"limit", "streaming copy 2048x768", "GB/s", "", stream, NULL, two, NULL, SND_F32, 2048, 768, 0, 0, false},
 };
 #undef GEMM
 #undef NORM
+#undef BIG
+#undef BIGS
 #undef ATTN
 #undef EACH
 
@@ -258,38 +297,55 @@ static bool measure(const snd_bench_opts *o, const job *j, desk *d, snd_bench_ro
     return true;
 }
 
+static size_t larger(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
 // Working memory for the greediest of the jobs.
-static size_t work_bytes(desk *d) {
+static size_t work_bytes(desk *d, bool big) {
     size_t most = 0;
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
-        if (jobs[i].run != attention) continue;
-        const snd_kattn a = attention_call(&jobs[i], d);
-        const snd_kattn_grads g = attention_grads(&jobs[i], d);
-        const size_t fwd = snd_k_attn_scratch(jobs[i].t, &a, SND_KATTN_FWD),
-                     bwd = snd_k_attn_bwd_scratch(jobs[i].t, &a, &g);
-        most = fwd > most ? fwd : most;
-        most = bwd > most ? bwd : most;
+        const job *j = &jobs[i];
+        if (j->run == norm_bwd || j->run == addnorm_bwd)
+            most = big || !j->big ? larger(most, snd_k_norm_bwd_scratch(j->a, j->b)) : most;
+        if (j->run != attention) continue;
+        const snd_kattn a = attention_call(j, d);
+        const snd_kattn_grads g = attention_grads(j, d);
+        most = larger(most, snd_k_attn_scratch(j->t, &a, SND_KATTN_FWD));
+        most = larger(most, snd_k_attn_bwd_scratch(j->t, &a, &g));
     }
     return most;
 }
 
-// x, y and z have room for `room` elements of 8 bytes.
-static sonde_status furnish(desk *d, size_t most) {
-    void **const all[] = {&d->x,   &d->y, &d->z, &d->g, &d->b, (void **)&d->m, (void **)&d->r, (void **)&d->bits,
-                          &d->work};
-    size_t room[] = {most, most, most, 4096, 4096, 16384, 4096, ROOM / 64, 0};
-    for (int i = 0; i < 9; i++) {
-        if (!room[i]) room[i] = work_bytes(d) / 8 + 1;
-        *all[i] = snd_aligned_alloc(64, room[i] * 8);
-        if (!*all[i]) return SONDE_ENOMEM;
-        memset(*all[i], 0, room[i] * 8); // pages touched once, here
+enum { ARRAYS = 10 };
+static void arrays(desk *d, void **all[ARRAYS]) {
+    void **const each[ARRAYS] = {
+        &d->x, &d->y, &d->z, &d->w, &d->g, &d->b, (void **)&d->m, (void **)&d->r, (void **)&d->bits, &d->work};
+    memcpy(all, each, sizeof each);
+}
+
+// x, y, z and w have room for `most` elements of 8 bytes. Rows of 16 KiB in arrays that start alike fall on the same sets
+// of a cache: each array starts some lines after the last.
+static sonde_status furnish(desk *d, size_t most, bool big) {
+    void **all[ARRAYS];
+    arrays(d, all);
+    const size_t rows = big ? 32768 : 16384;
+    const size_t room[ARRAYS] = {most, most, most, most, 4096, 4096, rows, rows, ROOM / 64, work_bytes(d, big) / 8 + 1};
+    for (size_t i = 0; i < ARRAYS; i++) {
+        const size_t bytes = room[i] * 8 + ARRAYS * 1088;
+        char *p = snd_slab_alloc(bytes);
+        if (!p) return SONDE_ENOMEM;
+        memset(p, 0, bytes); // pages touched once, here
+        *all[i] = p + i * 1088;
     }
     return SONDE_OK;
 }
 
 static void clear(desk *d) {
-    void *const all[] = {d->x, d->y, d->z, d->g, d->b, d->m, d->r, d->bits, d->work};
-    for (int i = 0; i < 9; i++) snd_free(all[i]);
+    void **all[ARRAYS];
+    arrays(d, all);
+    for (size_t i = 0; i < ARRAYS; i++)
+        if (*all[i]) snd_free((char *)*all[i] - i * 1088);
 }
 
 // Inputs of the job's type; the statistics that a backward pass reads.
@@ -298,9 +354,9 @@ static void prepare(const job *j, desk *d) {
     const int64_t n = j->run == attention ? 3 * tokens_size(j) : products;
     snd_k_fill_normal(1, j->t, d->key, 1, n, 1, d->x);
     snd_k_fill_normal(1, j->t, d->key, (uint64_t)n + 1, n, 1, d->y);
-    snd_k_fill_normal(1, j->t, d->key, 7, 2048, 1, d->g);
-    snd_k_fill_normal(1, j->t, d->key, 5000, 2048, 1, d->b);
-    if (j->run == norm_bwd) norm_fwd(j, d);
+    snd_k_fill_normal(1, j->t, d->key, 7, 4096, 1, d->g);
+    snd_k_fill_normal(1, j->t, d->key, 5000, 4096, 1, d->b);
+    if (j->run == norm_bwd || j->run == addnorm_bwd) norm_fwd(j, d);
 }
 
 sonde_status snd_bench_kernels(const snd_bench_opts *o, snd_bench_row *rows, int *n) {
@@ -308,11 +364,12 @@ sonde_status snd_bench_kernels(const snd_bench_opts *o, snd_bench_row *rows, int
     const int passes = most > 1 ? 2 : 1; // one thread, all threads
     const double start = snd_now();
     desk d = {.key = snd_key_make(1, "bench")};
-    sonde_status s = furnish(&d, ROOM);
+    sonde_status s = furnish(&d, o->quick ? ROOM : BIG_ROOM, !o->quick);
     bool on = s == SONDE_OK;
     *n = 0;
     for (int k = 0; on && k < n_jobs * passes && k < SND_BENCH_ROWS; k++) {
         const job *j = &jobs[k / passes];
+        if (j->big && o->quick) continue;
         d.threads = k % passes == 0 ? 1 : most;
         prepare(j, &d);
         on = measure(o, j, &d, &rows[*n]);
@@ -360,7 +417,7 @@ sonde_status snd_bench_products(const snd_bench_opts *o, const snd_bench_product
         most = floats > most ? floats : most;
     }
     desk d = {.key = snd_key_make(1, "bench"), .threads = o->threads > 0 ? o->threads : snd_cpu_count()};
-    sonde_status s = furnish(&d, most / 2 + 1);
+    sonde_status s = furnish(&d, most / 2 + 1, false);
     for (*done = 0; s == SONDE_OK && *done < n; ++*done) {
         if (o->progress && o->progress(o->ctx, *done, n)) s = SONDE_EINTERRUPTED;
         if (s == SONDE_OK && !product(o, &p[*done], &d, &rows[*done])) s = SONDE_EINTERRUPTED;

@@ -26,7 +26,7 @@ typedef struct snd_bench_row {
     double share;             // median over turns of rate / bound
 } snd_bench_row;
 
-enum { SND_BENCH_ROWS = 96 };
+enum { SND_BENCH_ROWS = 128 };
 /// Fills rows[SND_BENCH_ROWS], *n of them. SONDE_ENOMEM; SONDE_EINTERRUPTED with the rows so far; a time limit that
 /// passes is no failure.
 sonde_status snd_bench_kernels(const snd_bench_opts *o, snd_bench_row *rows, int *n) SONDE_MUST_CHECK;

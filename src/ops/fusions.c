@@ -27,7 +27,29 @@ static void add_norm_merge(const snd_graph *g, const snd_node *first, const snd_
     fused->n_out = second->n_out + 1;
 }
 
-// ---- linear map followed by its bias --------------------------------------------------------------------------------
+// ---- a norm's backward pass followed by the sum with the residual's gradient ----------------------------------------
+
+// The first output is dx, where it is wanted.
+static bool norm_join_fits(const snd_graph *g, const snd_node *first, const snd_node *second, int port) {
+    const snd_id other = second->in[1 - port];
+    const bool plain = second->attr.f[0] == 1 && second->attr.f[1] == 1;
+    return plain && first->n_in == 5 && first->attr.i[1] & 1 && other != first->out[0] &&
+           snd_shape_same(snd_shape_of(g, other), snd_shape_of(g, first->out[0]));
+}
+
+static void norm_join_merge(const snd_graph *g, const snd_node *first, const snd_node *second, int port,
+                            snd_node *fused) {
+    (void)g;
+    memcpy(fused->in, first->in, 5 * sizeof *fused->in);
+    fused->in[5] = second->in[1 - port];
+    fused->n_in = 6;
+    fused->attr = first->attr;
+    memcpy(fused->out, first->out, sizeof fused->out);
+    fused->out[0] = second->out[0];
+    fused->n_out = first->n_out;
+}
+
+// ---- linear map followed by its bias ------------------------------------------------------------------------------------------------------------------------------------------------------------
 
 static bool linear_bias_fits(const snd_graph *g, const snd_node *first, const snd_node *second, int port) {
     const snd_id bias = second->in[1 - port];

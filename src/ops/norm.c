@@ -61,6 +61,10 @@ static void run_linear_limit(const snd_run *r, const snd_rv *x, int64_t R, int64
     snd_out_done(r, k_out, biased ? 0 : x->e, -1);
 }
 
+static snd_normspec spec_of(const snd_attr *a, int64_t D, double eps, const void *g, const void *b) {
+    return (snd_normspec){.kind = kind_of(a), .D = D, .eps = eps, .gain0 = a->f[1], .gadd = a->f[2], .g = g, .b = b};
+}
+
 // Far below a row beyond 2^200 (f64 only) ordinary rows feel an eps that no double holds at the buffer's exponent: every
 // row under an exponent of its own, through a copy.
 static bool rows_apart(double eps, int power, int64_t e) {
@@ -78,8 +82,8 @@ static void run_rows_apart(const snd_run *r, const snd_rv *x, int64_t R, int64_t
         double mean = 0;
         snd_scale_into(r, src, D, k, row);
         const double eps = snd_eps_for(a->f[0], power_of(a), x->e - k);
-        snd_k_norm_fwd(1, r->t, kind_of(a), 1, D, eps, a->f[1], a->f[2], row, g, b, (char *)y + (size_t)i * bytes,
-                       m ? &mean : NULL, &rstd[i]);
+        const snd_normspec one = spec_of(a, D, eps, g, b);
+        snd_k_norm_fwd(1, r->t, &one, 1, row, (char *)y + (size_t)i * bytes, m ? &mean : NULL, &rstd[i]);
         const bool constant = m && rstd[i] == 1 / sqrt(eps); // then eps is all there is, however small
         const double lifted = constant ? ldexp(1 / sqrt(a->f[0]), x->e) : ldexp(rstd[i], k);
         rstd[i] = lifted > DBL_MAX ? DBL_MAX : lifted;
@@ -96,14 +100,17 @@ static void norm_of(const snd_run *r, const snd_rv *x, int64_t R, int64_t D, int
     double *rstd = snd_out(r, k_out + 1)->p, *m = kind_of(a) == SND_KNORM_LAYER ? snd_out(r, k_out + 2)->p : NULL;
     const double eps = snd_eps_for(a->f[0], power_of(a), x->e);
     void *y = snd_out(r, k_out)->p;
-    if (rows_apart(a->f[0], power_of(a), x->e))
+    double amax = -1;
+    if (rows_apart(a->f[0], power_of(a), x->e)) {
         run_rows_apart(r, x, R, D, g, b, y, m, rstd, tmp + 2 * (size_t)D * snd_dtype_size(r->t));
-    else
-        snd_k_norm_fwd(r->threads, r->t, kind_of(a), R, D, eps, a->f[1], a->f[2], x->p, g, b, y, m, rstd);
+    } else {
+        const snd_normspec s = spec_of(a, D, eps, g, b);
+        amax = snd_k_norm_fwd(r->threads, r->t, &s, R, x->p, y, m, rstd);
+    }
     if (snd_eps_rules(r->t, a->f[0], power_of(a), x->e))
         run_linear_limit(r, x, R, D, g, b, m, rstd, k_out);
     else
-        snd_out_done(r, k_out, 0, -1);
+        snd_out_done(r, k_out, 0, amax);
 }
 
 static void norm_run(snd_run *r) {
@@ -197,7 +204,7 @@ snd_id snd_g_unit(snd_graph *g, snd_id x, double gain0) {
     return norm(g, SND_KNORM_UNIT, x, 0, 0, 1e-12, gain0, 0);
 }
 
-// ---- backward: in dy, x, g, r, m; out the wanted ones of dx, dg, db -------------------------------------------------
+// ---- backward: in dy, x, g, r, m and, where fused, what is added to dx; out the wanted ones of dx, dg, db -------------------------------------------------
 
 static sonde_status bwd_shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_dtype *dtype) {
     (void)dtype;
@@ -234,12 +241,23 @@ static void bwd_linear_limit(const snd_run *r, int64_t R, int64_t D, const void 
     }
 }
 
+// The gradient that joins dx, when the pair is fused: dx += plus.
+static void bwd_join(const snd_run *r, int k) {
+    double a = 1, b = 1;
+    snd_rv *dx = snd_out(r, k), *plus = snd_in(r, 5);
+    const int64_t n = snd_shape_size(snd_out_shape(r, k)), dim[3] = {1, 1, n}, step[3] = {0, 0, 1};
+    const int64_t e = snd_align(r, dx, n, plus, n, &a, &b);
+    const double amax = snd_k_binary(r->threads, r->t, SND_KBIN_ADD, dim, a, dx->p, step, b, plus->p, step, dx->p);
+    snd_out_done(r, k, e, amax);
+}
+
 static void bwd_run(snd_run *r) {
     const snd_attr *a = &r->n->attr;
     int64_t R, D;
     snd_rows(snd_in_shape(r, 1), &R, &D);
-    const snd_rv *dy = snd_in(r, 0), *x = snd_in(r, 1);
-    const void *g = r->n->in[2] ? snd_in_plain(r, 2, r->scratch) : NULL;
+    const snd_rv *dy = snd_in(r, 0), *x = snd_in(r, 1), *plus = r->n->n_in > 5 ? snd_in(r, 5) : NULL;
+    char *tmp = (char *)r->scratch + snd_k_norm_bwd_scratch(R, D); // behind the sums over columns: the gain
+    const void *g = r->n->in[2] ? snd_in_plain(r, 2, tmp) : NULL;
     const double *rstd = snd_in(r, 3)->p, *m = r->n->in[4] ? snd_in(r, 4)->p : NULL;
     const int64_t want = a->i[1];
     int k = 0;
@@ -247,17 +265,21 @@ static void bwd_run(snd_run *r) {
     void *dx = kx >= 0 ? snd_out(r, kx)->p : NULL, *dg = kg >= 0 ? snd_out(r, kg)->p : NULL;
     void *db = kb >= 0 ? snd_out(r, kb)->p : NULL;
     const bool limit = snd_eps_rules(r->t, a->f[0], power_of(a), x->e);
-    const int64_t edy = dy->e, ex = x->e; // dx may lie on dy
-    const double eps = snd_eps_for(a->f[0], power_of(a), ex);
+    const int64_t edy = dy->e, ex = x->e, e = limit ? edy : edy - ex; // dx may lie on dy
+    const bool joined = plus && !limit && plus->e == e;
+    double amax = -1;
     if (!limit) {
-        snd_k_norm_bwd(r->threads, r->t, kind_of(a), R, D, eps, a->f[1], a->f[2], dy->p, x->p, g, m, rstd, dx, dg, db);
+        const snd_normspec s = spec_of(a, D, snd_eps_for(a->f[0], power_of(a), ex), g, NULL);
+        amax = snd_k_norm_bwd(r->threads, r->t, &s, R, dy->p, x->p, m, rstd, joined ? plus->p : NULL, dx, dg, db,
+                              r->scratch);
     } else {
         if (db) snd_k_sum_to(r->threads, r->t, (int64_t[]){1, R, D}, dy->p, 1, (int64_t[]){0, 0, 1}, D, db);
         bwd_linear_limit(r, R, D, g, dx, dg);
     }
-    if (dx) snd_out_done(r, kx, limit ? edy : edy - ex, -1);
+    if (dx) snd_out_done(r, kx, e, amax);
     if (dg) snd_out_done(r, kg, limit ? edy + ex : edy, -1);
     if (db) snd_out_done(r, kb, edy, -1);
+    if (plus && !joined) bwd_join(r, kx);
 }
 
 static unsigned bwd_inplace(const snd_graph *g, const snd_node *n) {
@@ -268,7 +290,7 @@ static unsigned bwd_inplace(const snd_graph *g, const snd_node *n) {
 static size_t bwd_scratch(const snd_graph *g, const snd_node *n) {
     int64_t R, D;
     snd_rows(snd_shape_of(g, n->in[1]), &R, &D);
-    return (size_t)D * snd_dtype_size(snd_graph_dtype(g));
+    return snd_k_norm_bwd_scratch(R, D) + (size_t)D * snd_dtype_size(snd_graph_dtype(g));
 }
 
 const snd_op_info snd_op_norm_bwd = {.name = "norm_bwd",
@@ -292,20 +314,46 @@ static sonde_status addnorm_shape(const snd_graph *g, snd_node *n, snd_shape *ou
     return SONDE_OK;
 }
 
+// Rows of the sum are normalised while they are at hand; false where the operands differ in shape, or where the sum is
+// one of those whose norm takes more than the plain loop. Then the sum alone stands, if `summed`.
+static bool addnorm_at_once(const snd_run *r, int64_t R, int64_t D, double a, double b, int64_t e, bool *summed) {
+    const snd_attr *attr = &r->n->attr;
+    *summed = false;
+    if (!snd_shape_same(snd_in_shape(r, 0), snd_in_shape(r, 1)) || rows_apart(attr->f[0], power_of(attr), e) ||
+        snd_eps_rules(r->t, attr->f[0], power_of(attr), e))
+        return false;
+    char *tmp = r->scratch;
+    const void *g = r->n->in[2] ? snd_in_plain(r, 2, tmp) : NULL;
+    const void *bias = r->n->in[3] ? snd_in_plain(r, 3, tmp + (size_t)D * snd_dtype_size(r->t)) : NULL;
+    const snd_normspec s = spec_of(attr, D, snd_eps_for(attr->f[0], power_of(attr), e), g, bias);
+    double *m = kind_of(attr) == SND_KNORM_LAYER ? snd_out(r, 3)->p : NULL, sum_amax;
+    const double amax = snd_k_addnorm_fwd(r->threads, r->t, &s, R, a, snd_in(r, 0)->p, b, snd_in(r, 1)->p,
+                                          snd_out(r, 0)->p, snd_out(r, 1)->p, m, snd_out(r, 2)->p, &sum_amax);
+    snd_out_done(r, 0, e, sum_amax);
+    *summed = true;
+    if (snd_out(r, 0)->e != snd_clamp_e(e)) return false; // the norm shall be that of the sum as it is kept
+    snd_out_done(r, 1, 0, amax);
+    return true;
+}
+
 static void addnorm_run(snd_run *r) {
     double a = r->n->attr.f[3], b = r->n->attr.f[4];
     const snd_shape shape = snd_out_shape(r, 0);
-    snd_bcast s = {0};
-    const bool ok = snd_bcast_make(snd_in_shape(r, 0), snd_in_shape(r, 1), shape, &s);
-    assert(ok);
-    (void)ok;
     const int64_t e = snd_align(r, snd_in(r, 0), snd_shape_size(snd_in_shape(r, 0)), snd_in(r, 1),
                                 snd_shape_size(snd_in_shape(r, 1)), &a, &b);
-    const double amax = snd_k_binary(r->threads, r->t, SND_KBIN_ADD, s.dim, a, snd_in(r, 0)->p, s.sx, b,
-                                     snd_in(r, 1)->p, s.sy, snd_out(r, 0)->p);
-    snd_out_done(r, 0, e, amax);
     int64_t R, D;
+    bool summed;
     snd_rows(shape, &R, &D);
+    if (addnorm_at_once(r, R, D, a, b, e, &summed)) return;
+    if (!summed) {
+        snd_bcast s = {0};
+        const bool ok = snd_bcast_make(snd_in_shape(r, 0), snd_in_shape(r, 1), shape, &s);
+        assert(ok);
+        (void)ok;
+        const double amax = snd_k_binary(r->threads, r->t, SND_KBIN_ADD, s.dim, a, snd_in(r, 0)->p, s.sx, b,
+                                         snd_in(r, 1)->p, s.sy, snd_out(r, 0)->p);
+        snd_out_done(r, 0, e, amax);
+    }
     norm_of(r, snd_out(r, 0), R, D, 2, 1);
 }
 
