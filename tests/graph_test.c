@@ -282,6 +282,41 @@ static void fusion_spares_taps(void **state) {
     net_destroy(&n);
 }
 
+// A tied table: what the head gives its gradient and what the tokens give become one op, in place, with the same bits where
+// tokens repeat, are absent, or have gradients of another size.
+static void a_tied_table_has_one_gradient(void **state) {
+    (void)state;
+    enum { V = 7, D = 5, R = 6 };
+    static const int64_t tokens[R] = {3, 0, 3, 3, 6, 0};
+    static double want[V * D], got[V * D];
+    for (int t = 0; t < 2; t++)
+        for (double scale = 1; scale < 1e60; scale *= 1e25)
+            for (int fuse = 0; fuse < 2; fuse++) {
+                net n = net_open(t ? SND_F32 : SND_F64);
+                const snd_id w = net_input(&n, SND_SHAPE(V, D), 0), id = net_input(&n, SND_SHAPE(R), SND_I64);
+                const snd_id x = snd_g_embed(n.g, w, id);
+                net_output(&n, snd_g_linear(n.g, snd_g_scale(n.g, 1 / scale, x), w));
+                net_output(&n, x); // its cotangent is `scale` times as large as the other's
+                snd_g_grad(n.g, n.y, n.dy, 2, &w, 1, n.grad);
+                if (fuse) assert_int_equal(snd_g_fuse(n.g, n.grad, 1), 1);
+                CHECK_OK(snd_plan_make(n.arena, n.g, n.grad, 1, &n.plan));
+                CHECK_OK(snd_source_drawn(n.g, 1, 1, &n.src));
+                CHECK_OK(snd_exec_create(n.g, n.plan, &n.src, NULL, &n.exec));
+                double buf[NET_MAX];
+                const snd_id in[] = {w, n.dy[0], n.dy[1]};
+                for (int k = 0; k < 3; k++) {
+                    for (int64_t i = 0; i < net_size(&n, in[k]); i++)
+                        buf[i] = (k == 2 ? scale : 1) * draw_normal("tied", k, i);
+                    CHECK_OK(snd_exec_set(n.exec, in[k], buf, SND_F64));
+                }
+                CHECK_OK(snd_exec_set(n.exec, id, tokens, SND_I64));
+                for (int again = 0; again < 2; again++) CHECK_OK(snd_exec_run(n.exec));
+                net_get(&n, n.grad[0], fuse ? got : want);
+                for (int i = 0; fuse && i < V * D; i++) CHECK_SAME(got[i], want[i]);
+                net_destroy(&n);
+            }
+}
+
 // The sum is read before its norm, with weights: y = norm(s) * 2 s, s = 0.5 x - 3 z.
 static void fused_sum_is_shared(void **state) {
     (void)state;
@@ -1346,6 +1381,7 @@ int main(void) {
         cmocka_unit_test(several_exits),
         cmocka_unit_test(fused_equals_unfused),
         cmocka_unit_test(fused_sum_is_shared),
+        cmocka_unit_test(a_tied_table_has_one_gradient),
         cmocka_unit_test(fusion_spares_taps),
         cmocka_unit_test(places_do_not_matter),
         cmocka_unit_test(deep_plans_are_small),

@@ -117,7 +117,7 @@ static sonde_status open_set(snd_cli *c, const snd_spec *spec, const snd_data_se
 
 // What the spec leaves open follows from the data: vocabulary, and with it positions and their number.
 static sonde_status complete_spec(snd_cli *c, const snd_set *set, snd_task task, int64_t tokens, snd_spec **spec) {
-    const char *more[6];
+    const char *more[8];
     int n = 0;
     const snd_spec *s = *spec;
     const bool text = task != SND_TASK_CLASS;
@@ -128,6 +128,8 @@ static sonde_status complete_spec(snd_cli *c, const snd_set *set, snd_task task,
         more[n++] = snd_arena_printf(c->arena, "vocab=%lld", (long long)vocab);
         if (!s->position_given) more[n++] = "position=learned";
         if (s->context == 0) more[n++] = snd_arena_printf(c->arena, "context=%lld", (long long)tokens);
+        // a tied head of unit variance begins tens of nats above ln(vocab)
+        if (!s->init_text && (s->tie || s->family != SND_FAM_TRANSFORMER)) more[n++] = "init=embed,pos = normal(0.02)";
     }
     if (!text && s->outputs == 0) {
         int64_t shape[3];
@@ -344,6 +346,23 @@ static sonde_status run(snd_cli *c, snd_spec *spec, const pairs *data, snd_train
     return SONDE_OK;
 }
 
+static void note_if_number(void *found, const char *name) {
+    *(bool *)found |= *name >= '0' && *name <= '9';
+}
+
+// Two runs in one folder would take each other's checkpoints for their own.
+static sonde_status refuse_old_run(const snd_cli *c) {
+    bool found = false;
+    const char *dir = c->out_dir ? snd_arena_printf(c->arena, "%s/checkpoints", c->out_dir) : NULL;
+    if (!dir || snd_opt_given(c, "resume") || !snd_is_folder(dir)) return SONDE_OK;
+    SND_TRY(snd_list_folder(dir, note_if_number, &found));
+    SND_FAIL_IF(found, SONDE_EUSAGE,
+                "-o %s holds an earlier run's checkpoints; --resume %s goes on with it, else give "
+                "another folder",
+                c->out_dir, c->out_dir);
+    return SONDE_OK;
+}
+
 // A resumed run brings its own spec; steps and the like may be said anew.
 static sonde_status find_resumed(snd_cli *c) {
     const char *dir = snd_opt_str(c, "resume", NULL);
@@ -370,7 +389,9 @@ sonde_status snd_verb_train(snd_cli *c) {
     snd_train_settings s;
     SND_FAIL_IF(!strcmp(snd_opt_str(c, "dtype", "f32"), "bf16"), SONDE_EUSAGE, "train computes in f32 or f64");
     SND_TRY(find_resumed(c));
+    SND_TRY(refuse_old_run(c));
     SND_TRY(snd_cli_load_spec(c, &spec));
+    SND_TRY(snd_cli_check_out(c, spec));
     SND_TRY(read_data_settings(c, spec, &d, &data));
     SND_TRY(read_train_settings(c, &s));
     SND_TRY(open_set(c, spec, &d, &task, &set));

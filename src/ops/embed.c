@@ -2,6 +2,8 @@
 //   embed      in table [V, d], tokens (I64) [..] -> [.., d].   dtable[v] = sum of dy over the places of token v
 //   sinusoid   in positions (I64 [rows]) or none -> [rows, d].  i[0] = rows, i[1] = d, i[2] = first position, i[3] = halves
 // embed keeps the table's exponent; its gradient has that of dy. embed_bwd: in dy, tokens; i[0] = V.
+//   embed_add  in x [V, d], dy, tokens -> x with embed_bwd's result added, made by fusion: of a table that is also a tied
+//   head's matrix, the head's gradient, of which few rows change.
 // A table that is a parameter need not be in memory: rows are read where tokens want them. Statistics of its gradient
 // come from the rows that tokens touch; the others are zero.
 #include "ops/ops_impl.h"
@@ -102,10 +104,14 @@ static int64_t slots_for(int64_t R) {
     return n;
 }
 
-static size_t bwd_stat_scratch(const snd_graph *g, const snd_node *n) {
+static size_t touched_scratch(const snd_graph *g, snd_id dy) {
     int64_t R, D;
-    snd_rows(snd_shape_of(g, n->in[0]), &R, &D);
+    snd_rows(snd_shape_of(g, dy), &R, &D);
     return (size_t)(slots_for(R) + 2 * R) * sizeof(int64_t) + (size_t)(R * D) * snd_dtype_size(snd_graph_dtype(g));
+}
+
+static size_t bwd_stat_scratch(const snd_graph *g, const snd_node *n) {
+    return touched_scratch(g, n->in[0]);
 }
 
 static sonde_status bwd_stat_shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_dtype *dtype) {
@@ -143,14 +149,24 @@ static const void *touched_piece(const snd_oprun *r, int64_t first, int64_t n, v
     return (const char *)rows + (size_t)(first * D) * snd_dtype_size(r->t);
 }
 
-static void bwd_stat_run(snd_oprun *r) {
+// The rows that the tokens of input k + 1 touch, with the sums of dy (input k): their number, and what it is of.
+static int64_t touched_rows(const snd_oprun *r, int k, int64_t V, const int64_t **token, void **rows) {
     int64_t R, D;
+    snd_rows(snd_in_shape(r, k), &R, &D);
+    int64_t *slot = r->scratch, *number = slot + slots_for(R), *found = number + R;
+    *token = found;
+    *rows = found + R;
+    const int64_t n = number_tokens(R, snd_in(r, k + 1)->p, V, slot, number, found);
+    snd_k_scatter_add(r->threads, r->t, R, D, number, snd_in(r, k)->p, n, *rows);
+    return n;
+}
+
+static void bwd_stat_run(snd_oprun *r) {
+    const int64_t *token, V = r->n->attr.i[0];
+    int64_t R, D;
+    void *rows;
     snd_rows(snd_in_shape(r, 0), &R, &D);
-    const int64_t V = r->n->attr.i[0];
-    int64_t *slot = r->scratch, *number = slot + slots_for(R), *token = number + R;
-    void *rows = token + R;
-    const int64_t n = number_tokens(R, snd_in(r, 1)->p, V, slot, number, token);
-    snd_k_scatter_add(r->threads, r->t, R, D, number, snd_in(r, 0)->p, n, rows);
+    const int64_t n = touched_rows(r, 0, V, &token, &rows);
     snd_kmoments m;
     snd_moments_of_pieces(r, n, D, touched_piece, rows, &m);
     if (n > 0) m.at = token[m.at / D] * D + m.at % D;
@@ -162,6 +178,59 @@ const snd_op_info snd_op_embed_bwd_stat = {.name = "embed_bwd_stat",
                                            .run = bwd_stat_run,
                                            .scratch = bwd_stat_scratch,
                                            .cost = snd_cost_few};
+
+// ---- the gradient added to another: made by fusion --------------------------------------------------------------------
+
+static sonde_status add_shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_dtype *dtype) {
+    (void)dtype;
+    char a[160];
+    const snd_shape x = snd_shape_of(g, n->in[0]), dy = snd_shape_of(g, n->in[1]);
+    SND_FAIL_IF(x.nd != 2 || x.dim[1] != dy.dim[dy.nd - 1], SONDE_ESHAPE, "rows of %lld do not fit a table of shape %s",
+                (long long)dy.dim[dy.nd - 1], snd_shape_text(x, a));
+    *out = x;
+    return SONDE_OK;
+}
+
+static size_t add_scratch(const snd_graph *g, const snd_node *n) {
+    return touched_scratch(g, n->in[1]);
+}
+
+// Sums of equal tokens first, as embed_bwd has them: so the bits are those of the two ops. The largest absolute value is
+// a bound where a row that held it has become smaller.
+static void add_run(snd_oprun *r) {
+    const snd_shape x = snd_in_shape(r, 0);
+    const int64_t size = snd_shape_size(x), D = x.dim[1], at[3] = {1, 1, D}, step[3] = {0, 0, 1}, *token;
+    double a = 1, b = 1, amax = snd_in_amax(r, 0);
+    void *rows;
+    const int64_t n = touched_rows(r, 1, x.dim[0], &token, &rows);
+    const int64_t e = snd_align(r, snd_in(r, 0), size, snd_in(r, 1), snd_shape_size(snd_in_shape(r, 1)), &a, &b);
+    char *y = snd_out(r, 0)->p;
+    if (a != 1 || y != snd_in(r, 0)->p) amax = snd_k_affine(r->threads, r->t, size, a, snd_in(r, 0)->p, 0, y);
+    for (int64_t k = 0; k < n; k++) {
+        void *row = y + (size_t)(token[k] * D) * snd_dtype_size(r->t);
+        const void *sum = (const char *)rows + (size_t)(k * D) * snd_dtype_size(r->t);
+        const double m = snd_k_binary(1, r->t, SND_KBIN_ADD, at, 1, row, step, b, sum, step, row);
+        amax = isnan(m) || m > amax ? m : amax;
+    }
+    snd_out_done(r, 0, e, amax);
+}
+
+static const snd_op_case add_cases[] = {
+    {.label = "2x3 tokens of 5",
+     .n_in = 3,
+     .in = {{2, {5, 4}}, {3, {2, 3, 4}}, {2, {2, 3}}},
+     .attr = {.i = {5}},
+     .target = 4,
+     .classes = 5,
+     .all_count = true},
+};
+const snd_op_info snd_op_embed_add = {.name = "embed_add",
+                                      .shape = add_shape,
+                                      .run = add_run,
+                                      .scratch = add_scratch,
+                                      .inplace = snd_inplace_first,
+                                      .cost = snd_cost_few,
+                                      SND_CASES(add_cases)};
 
 snd_id snd_g_embed(snd_graph *g, snd_id table, snd_id tokens) {
     return table && tokens ? snd_g_op(g, SND_OP_EMBED, (snd_id[]){table, tokens}, 2, NULL, NULL) : 0;

@@ -159,6 +159,24 @@ static void relu_batch_bwd_merge(const snd_graph *g, const snd_node *first, cons
     fused->n_out = second->n_out;
 }
 
+// ---- the gradient of a table added to another one --------------------------------------------------------------------
+
+static bool table_sum_fits(const snd_graph *g, const snd_node *first, const snd_node *second, int port) {
+    const snd_id other = second->in[1 - port];
+    const bool plain = second->attr.f[0] == 1 && second->attr.f[1] == 1 && other != first->out[0];
+    return plain && snd_shape_same(snd_shape_of(g, other), snd_shape_of(g, first->out[0]));
+}
+
+static void table_sum_merge(const snd_graph *g, const snd_node *first, const snd_node *second, int port,
+                            snd_node *fused) {
+    (void)g;
+    memcpy(fused->in, (snd_id[]){second->in[1 - port], first->in[0], first->in[1]}, 3 * sizeof(snd_id));
+    fused->n_in = 3;
+    fused->attr = first->attr;
+    fused->out[0] = second->out[0];
+    fused->n_out = 1;
+}
+
 static const snd_fusion rows[] = {
 #define SND_FUSION_ROW(row, a, b, ab, stays, later)                                                                    \
     {.name = #row,                                                                                                     \

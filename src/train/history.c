@@ -10,7 +10,7 @@ enum { MOST_WINDOWS = 400, MOST_VALID = 400, MOMENTS = 5 };
 
 typedef struct window {
     double step, loss, lr, log_norm, sec; // sums
-    int64_t n;
+    int64_t n, timed;
 } window;
 
 struct snd_history {
@@ -54,8 +54,10 @@ void snd_history_step(snd_history *h, const snd_step *s) {
     w->loss += s->loss;
     w->lr += s->lr;
     w->log_norm += log10(s->grad_norm);
-    w->sec += s->seconds;
     w->n++;
+    if (isnan(s->seconds)) return; // an earlier part of a resumed run
+    w->sec += s->seconds;
+    w->timed++;
 }
 
 // With more validations than room, every second one goes.
@@ -80,7 +82,7 @@ double snd_history_step_sec(const snd_history *h) {
     double sec[MOST_WINDOWS];
     int n = 0;
     for (int i = 0; i < h->windows; i++)
-        if (h->w[i].n) sec[n++] = h->w[i].sec / (double)h->w[i].n;
+        if (h->w[i].timed) sec[n++] = h->w[i].sec / (double)h->w[i].timed;
     qsort(sec, (size_t)n, sizeof *sec, ascending);
     return n ? sec[n / 2] : NAN;
 }

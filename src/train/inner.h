@@ -113,8 +113,8 @@ double snd_history_step_sec(const snd_history *h);
 sonde_status snd_history_tell(const snd_history *h, snd_run *u) SONDE_MUST_CHECK;
 
 typedef struct snd_log snd_log;        // metrics.jsonl; NULL: nobody wants one
-/// The lines of steps up to this one stay (0: none).
-sonde_status snd_log_open(const char *dir, int64_t step, snd_log **out) SONDE_MUST_CHECK;
+/// The lines of steps up to this one stay (0: none), and go into the history.
+sonde_status snd_log_open(const char *dir, int64_t step, snd_history *h, snd_log **out) SONDE_MUST_CHECK;
 void snd_log_close(snd_log *l);
 sonde_status snd_log_step(snd_log *l, const snd_step *s) SONDE_MUST_CHECK;
 sonde_status snd_log_valid(snd_log *l, int64_t step, double valid, double accuracy) SONDE_MUST_CHECK;

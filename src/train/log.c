@@ -3,6 +3,7 @@
 #include "train/inner.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <math.h>
 #include <string.h>
 
@@ -30,16 +31,39 @@ static size_t length_until(const char *text, size_t n, int64_t step) {
     return at;
 }
 
-static sonde_status cut(const char *path, int64_t step) {
+// What the lines that stay have to tell of the run's course.
+static void remember(const char *text, size_t n, snd_history *h) {
+    for (size_t at = 0; at < n;) {
+        const size_t len = (size_t)((const char *)memchr(text + at, '\n', n - at) - (text + at));
+        json_t *o = json_loadb(text + at, len, 0, NULL);
+        const json_t *step = json_object_get(o, "step"), *loss = json_object_get(o, "loss"),
+                     *valid = json_object_get(o, "valid_loss");
+        if (json_is_number(loss)) {
+            const snd_step s = {.step = json_integer_value(step),
+                                .loss = json_number_value(loss),
+                                .lr = json_number_value(json_object_get(o, "lr")),
+                                .grad_norm = json_number_value(json_object_get(o, "grad_norm")),
+                                .seconds = NAN};
+            snd_history_step(h, &s);
+        }
+        if (json_is_number(valid)) snd_history_valid(h, json_integer_value(step), json_number_value(valid));
+        json_decref(o);
+        at += len + 1;
+    }
+}
+
+static sonde_status cut(const char *path, int64_t step, snd_history *h) {
     char *text = NULL;
     size_t n = 0;
     if (step > 0) SND_TRY(snd_read_file(path, SIZE_MAX / 4, &text, &n));
-    const sonde_status s = snd_write_file(path, text ? text : "", length_until(text, n, step));
+    n = length_until(text, n, step);
+    remember(text, n, h);
+    const sonde_status s = snd_write_file(path, text ? text : "", n);
     snd_free(text);
     return s;
 }
 
-sonde_status snd_log_open(const char *dir, int64_t step, snd_log **out) {
+sonde_status snd_log_open(const char *dir, int64_t step, snd_history *h, snd_log **out) {
     *out = NULL;
     SND_TRY(snd_make_dirs(dir));
     snd_log *l = snd_calloc(1, sizeof *l);
@@ -49,7 +73,7 @@ sonde_status snd_log_open(const char *dir, int64_t step, snd_log **out) {
     *out = l;
     if (!l->path) return SONDE_ENOMEM;
     snprintf(l->path, n, "%s/metrics.jsonl", dir);
-    SND_TRY(cut(l->path, step));
+    SND_TRY(cut(l->path, step, h));
     l->f = fopen(l->path, "ae");
     return l->f ? SONDE_OK : failed(l);
 }
