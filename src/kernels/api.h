@@ -34,7 +34,9 @@ void snd_k_peer_matmul(const snd_kpeer *d);        // by the matmul primitive
 // Of images with channels last: x [B, H, W, Ci], w [Co, Ci, k, k], y [B, Ho, Wo, Co]; zeros around x, floor(k/2) wide.
 //   y[b, i, j, o] = sum over c, u, v of x[b, i*stride + u - k/2, j*stride + v - k/2, c] * w[o, c, u, v]
 // Sums in T, with FMA where the instruction set has it; those of a result run in one order whatever the cut, which
-// depends on the shape alone. scratch: as many bytes as said by the function of that name, 64-byte aligned.
+// depends on the shape alone. f32, k = 3, stride 1, Ci and Co multiples of 16, H and W above 3: by tiles of 2x2 results
+// (winograd.inc), whose error is some times that of a sum, relative to the results around; there a number that is not
+// finite also reaches the other results of a tile that reads it. scratch: as many bytes as said by the function of that name, 64-byte aligned.
 typedef struct snd_kconv { int64_t B, H, W, Ci, Co, k, stride; } snd_kconv;
 /// Ho of H, Wo of W: floor((size + 2 floor(k/2) - k)/stride) + 1; at least 1 in what follows.
 int64_t snd_k_conv_size(int64_t size, int64_t k, int64_t stride);

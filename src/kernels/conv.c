@@ -195,6 +195,8 @@ typedef struct conv_job {
     size_t size;
     snd_kt_conv *conv;
     snd_kt_conv_dw *dw;
+    snd_kt_wino *wino;
+    snd_kt_wino_dw *wino_dw;
     const char *src, *dy;
     char *out, *panels, *slots;
     int64_t slot_bytes, out_h, out_w, out_c; // of an image of results
@@ -219,8 +221,6 @@ static int worth(int th, const snd_kconv *c) {
     return c->B * c->H * c->W * c->Ci * c->Co * c->k * c->k < 1 << 18 ? 1 : th;
 }
 
-// ---- forward --------------------------------------------------------------------------------------------------------
-
 static const void *unit(const conv_job *j, int64_t task, int64_t i, int64_t *b, int64_t *y0, int64_t *n) {
     *b = i / j->s.per_image;
     *y0 = i % j->s.per_image * j->s.rows;
@@ -228,6 +228,182 @@ static const void *unit(const conv_job *j, int64_t task, int64_t i, int64_t *b, 
     const char *image = j->src + (size_t)(*b * j->s.src_h * j->s.src_w * j->s.channels) * j->size;
     return open_strip(&j->s, j->size, image, *y0, *n, j->slots + task * j->slot_bytes);
 }
+
+// ---- 3 x 3, stride 1, whole panels of channels: winograd.inc ----------------------------------------------------------
+// The input's gradient is the same convolution of dy with the taps in reverse order and the channels exchanged.
+
+static bool turns(snd_dtype t, const snd_kconv *c) {
+    const int64_t width = SND_CONV_PANEL / (int64_t)sizeof(float);
+    return t == SND_F32 && c->k == 3 && c->stride == 1 && c->H > 3 && c->W > 3 && c->Ci % width == 0 &&
+           c->Co % width == 0;
+}
+
+// Tiles end up to one place behind the border.
+static strips tile_strips(const snd_kconv *c, int64_t in) {
+    strips s = cut_strips(sizeof(float), c->H, 1, 4, c->W + 3, 1, in);
+    s.src_h = c->H;
+    s.src_w = c->W;
+    return s;
+}
+
+static int64_t turned_bytes(const snd_kconv *c) {
+    return aligned(16 * c->Ci * c->Co * (int64_t)sizeof(float));
+}
+
+// A strip with its border, and behind it the tiles at work.
+static int64_t tile_slot_bytes(const strips *s, int64_t cols, int64_t in, int64_t out) {
+    return aligned(strip_elements(s) * (int64_t)sizeof(float)) +
+           aligned(snd_wino_elements(s->rows, cols, in, out) * (int64_t)sizeof(float));
+}
+
+static size_t tile_scratch(const snd_kconv *c, int64_t in, int64_t out) {
+    const strips s = tile_strips(c, in);
+    return (size_t)(turned_bytes(c) + cut_tasks(&s, c->B, TASKS).tasks * tile_slot_bytes(&s, c->W, in, out));
+}
+
+// G g G' of the kernel at g, steps `down` and `over`, to every `far`-th place of u.
+static void turn(const float *g, int64_t down, int64_t over, float *u, int64_t far) {
+    float t[4][3];
+    for (int x = 0; x < 3; x++) {
+        const float a = g[x * over], b = g[down + x * over], c = g[2 * down + x * over];
+        t[0][x] = a, t[3][x] = c;
+        t[1][x] = 0.5f * ((a + c) + b), t[2][x] = 0.5f * ((a + c) - b);
+    }
+    for (int y = 0; y < 4; y++, u += 4 * far) {
+        const float a = t[y][0], b = t[y][1], c = t[y][2];
+        u[0] = a, u[3 * far] = c;
+        u[far] = 0.5f * ((a + c) + b), u[2 * far] = 0.5f * ((a + c) - b);
+    }
+}
+
+// Its adjoint, G' u G.
+static void turn_back(const float *u, int64_t far, float *g) {
+    float t[3][4];
+    for (int x = 0; x < 4; x++) {
+        const float *p = u + x * far;
+        const float a = 0.5f * (p[4 * far] + p[8 * far]), b = 0.5f * (p[4 * far] - p[8 * far]);
+        t[0][x] = p[0] + a, t[1][x] = b, t[2][x] = a + p[12 * far];
+    }
+    for (int y = 0; y < 3; y++, g += 3) {
+        const float a = 0.5f * (t[y][1] + t[y][2]), b = 0.5f * (t[y][1] - t[y][2]);
+        g[0] = t[y][0] + a, g[1] = b, g[2] = a + t[y][3];
+    }
+}
+
+// Place of (i, o) in the panels of one of the 16 matrices [in][out].
+static int64_t turned_at(int64_t in, int64_t i, int64_t o) {
+    const int64_t width = SND_CONV_PANEL / (int64_t)sizeof(float);
+    return o / width * width * in + i * width + o % width;
+}
+
+// back: of the input's gradient.
+static void turn_weights(const snd_kconv *c, bool back, const float *w, float *u) {
+    for (int64_t o = 0; o < c->Co; o++)
+        for (int64_t i = 0; i < c->Ci; i++) {
+            const float *g = w + (o * c->Ci + i) * 9;
+            if (back)
+                turn(g + 8, -3, -1, u + turned_at(c->Co, o, i), c->Ci * c->Co);
+            else
+                turn(g, 3, 1, u + turned_at(c->Ci, i, o), c->Ci * c->Co);
+        }
+}
+
+static snd_convspec tile_spec(const conv_job *j, int64_t rows) {
+    return (snd_convspec){.rows = rows,
+                          .cols = j->out_w,
+                          .n = j->s.channels,
+                          .in_row = j->s.width * j->s.channels,
+                          .in_y = j->s.width * j->s.channels,
+                          .in_x = j->s.channels,
+                          .out_y = j->out_w * j->out_c,
+                          .out_x = j->out_c,
+                          .channels = j->out_c};
+}
+
+static void *tile_work(const conv_job *j, int64_t task) {
+    return j->slots + task * j->slot_bytes + aligned(strip_elements(&j->s) * (int64_t)j->size);
+}
+
+static void tile_task(void *ctx, int64_t task) {
+    const conv_job *j = ctx;
+    for (int64_t i = snd_cut_begin(&j->cut, task); i < snd_cut_end(&j->cut, task); i++) {
+        int64_t b, y0, n;
+        const void *strip = unit(j, task, i, &b, &y0, &n);
+        const snd_convspec s = tile_spec(j, n);
+        j->wino(&s, strip, j->panels, snd_at_mut(j->out, (b * j->out_h + y0) * j->out_w * j->out_c, j->size),
+                tile_work(j, task));
+    }
+}
+
+static void by_tiles(int th, const snd_kconv *c, bool back, const void *src, const void *w, void *out, void *scratch) {
+    const int64_t in = back ? c->Co : c->Ci, channels = back ? c->Ci : c->Co;
+    conv_job j = {.c = c,
+                  .s = tile_strips(c, in),
+                  .size = sizeof(float),
+                  .wino = SND_PICK(wino, SND_F32),
+                  .src = src,
+                  .out = out,
+                  .panels = scratch,
+                  .slots = (char *)scratch + turned_bytes(c),
+                  .out_h = c->H,
+                  .out_w = c->W,
+                  .out_c = channels};
+    turn_weights(c, back, w, scratch);
+    j.slot_bytes = tile_slot_bytes(&j.s, c->W, in, channels);
+    j.cut = cut_tasks(&j.s, c->B, TASKS);
+    snd_parallel(worth(th, c), j.cut.tasks, tile_task, &j);
+}
+
+static void tile_dw_task(void *ctx, int64_t task) {
+    const conv_job *j = ctx;
+    char *part = j->panels + (size_t)(task * j->part) * j->size;
+    memset(part, 0, (size_t)j->part * j->size);
+    for (int64_t i = snd_cut_begin(&j->cut, task); i < snd_cut_end(&j->cut, task); i++) {
+        int64_t b, y0, n;
+        const void *strip = unit(j, task, i, &b, &y0, &n);
+        const snd_convspec s = tile_spec(j, n);
+        j->wino_dw(&s, strip, snd_at(j->dy, (b * j->out_h + y0) * j->out_w * j->out_c, j->size), part,
+                   tile_work(j, task));
+    }
+}
+
+static void add_parts(const conv_job *j) {
+    for (int64_t k = 1; k < j->cut.tasks; k++) {
+        const char *from = j->panels + (size_t)(k * j->part) * j->size;
+        for (int64_t i = 0; j->size == 4 && i < j->part; i++) ((float *)j->panels)[i] += ((const float *)from)[i];
+        for (int64_t i = 0; j->size == 8 && i < j->part; i++) ((double *)j->panels)[i] += ((const double *)from)[i];
+    }
+}
+
+static size_t tile_dw_scratch(const snd_kconv *c) {
+    const strips s = tile_strips(c, c->Ci);
+    return (size_t)(cut_tasks(&s, c->B, DW_TASKS).tasks * (turned_bytes(c) + tile_slot_bytes(&s, c->W, c->Ci, c->Co)));
+}
+
+static void dw_by_tiles(int th, const snd_kconv *c, const void *dy, const void *x, void *dw, void *scratch) {
+    conv_job j = {.c = c,
+                  .s = tile_strips(c, c->Ci),
+                  .size = sizeof(float),
+                  .wino_dw = SND_PICK(wino_dw, SND_F32),
+                  .src = x,
+                  .dy = dy,
+                  .panels = scratch,
+                  .out_h = c->H,
+                  .out_w = c->W,
+                  .out_c = c->Co};
+    j.part = turned_bytes(c) / (int64_t)sizeof(float);
+    j.cut = cut_tasks(&j.s, c->B, DW_TASKS);
+    j.slots = j.panels + (size_t)(j.cut.tasks * j.part) * sizeof(float);
+    j.slot_bytes = tile_slot_bytes(&j.s, c->W, c->Ci, c->Co);
+    snd_parallel(worth(th, c), j.cut.tasks, tile_dw_task, &j);
+    add_parts(&j);
+    for (int64_t o = 0; o < c->Co; o++)
+        for (int64_t i = 0; i < c->Ci; i++)
+            turn_back((const float *)scratch + turned_at(c->Ci, i, o), c->Ci * c->Co,
+                      (float *)dw + (o * c->Ci + i) * 9);
+}
+
+// ---- forward --------------------------------------------------------------------------------------------------------
 
 static void fwd_task(void *ctx, int64_t task) {
     const conv_job *j = ctx;
@@ -251,6 +427,7 @@ static void fwd_task(void *ctx, int64_t task) {
 }
 
 size_t snd_k_conv_fwd_scratch(snd_dtype t, const snd_kconv *c) {
+    if (turns(t, c)) return tile_scratch(c, c->Ci, c->Co);
     const size_t size = snd_k_size(t);
     const strips s = forward_strips(size, c);
     return (size_t)(panels_bytes(size, c, c->Ci, c->Co) +
@@ -258,6 +435,10 @@ size_t snd_k_conv_fwd_scratch(snd_dtype t, const snd_kconv *c) {
 }
 
 void snd_k_conv_fwd(int th, snd_dtype t, const snd_kconv *c, const void *x, const void *w, void *y, void *scratch) {
+    if (turns(t, c)) {
+        by_tiles(th, c, false, x, w, y, scratch);
+        return;
+    }
     const size_t size = snd_k_size(t);
     conv_job j = {.c = c,
                   .s = forward_strips(size, c),
@@ -332,6 +513,7 @@ static void pack_phases(const conv_job *j, const void *w) {
 }
 
 size_t snd_k_conv_dx_scratch(snd_dtype t, const snd_kconv *c) {
+    if (turns(t, c)) return tile_scratch(c, c->Co, c->Ci);
     const size_t size = snd_k_size(t);
     const strips s = backward_strips(size, c);
     return (size_t)(panels_bytes(size, c, c->Co, c->Ci) +
@@ -339,6 +521,10 @@ size_t snd_k_conv_dx_scratch(snd_dtype t, const snd_kconv *c) {
 }
 
 void snd_k_conv_dx(int th, snd_dtype t, const snd_kconv *c, const void *dy, const void *w, void *dx, void *scratch) {
+    if (turns(t, c)) {
+        by_tiles(th, c, true, dy, w, dx, scratch);
+        return;
+    }
     const size_t size = snd_k_size(t);
     conv_job j = {.c = c,
                   .s = backward_strips(size, c),
@@ -396,14 +582,6 @@ static void dw_task(void *ctx, int64_t task) {
     }
 }
 
-static void add_parts(const conv_job *j) {
-    for (int64_t k = 1; k < j->cut.tasks; k++) {
-        const char *from = j->panels + (size_t)(k * j->part) * j->size;
-        for (int64_t i = 0; j->size == 4 && i < j->part; i++) ((float *)j->panels)[i] += ((const float *)from)[i];
-        for (int64_t i = 0; j->size == 8 && i < j->part; i++) ((double *)j->panels)[i] += ((const double *)from)[i];
-    }
-}
-
 static int64_t dw_slot_bytes(size_t size, const snd_kconv *c, const strips *s) {
     const int64_t width = panel_width(size), wide = ceil_div(c->Co, width) * width;
     const int64_t copy = wide == c->Co ? 0 : s->rows * snd_k_conv_size(c->W, c->k, c->stride) * wide;
@@ -411,6 +589,7 @@ static int64_t dw_slot_bytes(size_t size, const snd_kconv *c, const strips *s) {
 }
 
 size_t snd_k_conv_dw_scratch(snd_dtype t, const snd_kconv *c) {
+    if (turns(t, c)) return tile_dw_scratch(c);
     const size_t size = snd_k_size(t);
     const strips s = forward_strips(size, c);
     return (size_t)(cut_tasks(&s, c->B, DW_TASKS).tasks *
@@ -418,6 +597,10 @@ size_t snd_k_conv_dw_scratch(snd_dtype t, const snd_kconv *c) {
 }
 
 void snd_k_conv_dw(int th, snd_dtype t, const snd_kconv *c, const void *dy, const void *x, void *dw, void *scratch) {
+    if (turns(t, c)) {
+        dw_by_tiles(th, c, dy, x, dw, scratch);
+        return;
+    }
     const size_t size = snd_k_size(t);
     conv_job j = {.c = c,
                   .s = forward_strips(size, c),

@@ -161,6 +161,21 @@ typedef double snd_kt_sumsq(int64_t n, const void *x);
 /// Elements i0 .. i1-1 of the arrays; the largest absolute value of y.
 typedef double snd_kt_dropout(const snd_dropspec *s, int64_t i0, int64_t i1, const void *x, void *y);
 
+/// The same for 3 x 3 taps (n: channels of `in`, in whole panels as those of out) through u [16][n][channels], in panels: the
+/// weights turned by G; du likewise. `in` has one more row and column of places than the taps see, of any finite numbers.
+/// work: snd_wino_elements of T.
+typedef void snd_kt_wino(const snd_convspec *s, const void *in, const void *u, void *out, void *work);
+typedef void snd_kt_wino_dw(const snd_convspec *s, const void *in, const void *dy, void *du, void *work);
+/// Rows of tiles that are turned at once: about 32 tiles.
+static inline int64_t snd_wino_rows(int64_t across, int64_t down) {
+    const int64_t rows = (32 + across - 1) / across;
+    return rows < down ? rows : down;
+}
+static inline int64_t snd_wino_elements(int64_t rows, int64_t cols, int64_t in, int64_t out) {
+    const int64_t across = (cols + 1) / 2;
+    return 16 * snd_wino_rows(across, (rows + 1) / 2) * across * (in + out);
+}
+
 // ---- table ---------------------------------------------------------------------------------------------------------
 typedef enum snd_kfamily {
     SND_KF_NONE,
