@@ -341,6 +341,25 @@ static void saturated_scores_have_no_gradient(void **state) {
     }
 }
 
+// Keys and values that are one: nothing depends on the scores, and what rounding says of their gradient is rounding squared.
+static void equal_tokens_leave_queries_no_gradient(void **state) {
+    (void)state;
+    const setup s = {"equal tokens", 2, 60, 60, 4, 2, 64, 0, NEAR, FAR, 0, false, false};
+    EACH_ISA(isa) EACH_TYPE(t) {
+        tensors x = furnish(t, &s, 0);
+        for (int64_t i = 0; i < key_count(&s); i++) {
+            put(&x.k, i, at(&x.k, i % (s.kv_heads * s.hd)));
+            put(&x.v, i, at(&x.v, i % (s.kv_heads * s.hd)));
+        }
+        const snd_kattn a = call_of(&s, &x);
+        run(1, t, &a, &s, &x);
+        const double tol = t == SND_F64 ? 1e-20 : 1e-11;
+        for (int64_t i = 0; i < query_count(&s); i++)
+            if (!(fabs(at(&x.result[DQ], i)) <= tol)) fail_msg("query gradient %g", at(&x.result[DQ], i));
+        clear(&x);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plain_loops_agree),
@@ -348,6 +367,7 @@ int main(void) {
         cmocka_unit_test(care_costs_no_meaning),
         cmocka_unit_test(factors_cancel),
         cmocka_unit_test_teardown(saturated_scores_have_no_gradient, reset_hooks),
+        cmocka_unit_test_teardown(equal_tokens_leave_queries_no_gradient, reset_hooks),
     };
     return cmocka_run_group_tests(tests, NULL, reset_hooks);
 }
