@@ -1,7 +1,8 @@
-// Everything public. See spec.h, lab.h, record.h; examples/ has programs.
+// Everything public. See spec.h, lab.h, record.h, kernels.h; examples/ has programs.
 #ifndef SONDE_H
 #define SONDE_H
 
+#include <sonde/kernels.h>
 #include <sonde/lab.h>
 #include <sonde/record.h>
 #include <sonde/spec.h>
