@@ -110,7 +110,8 @@ if "$bin" predict --help >/dev/null 2>&1; then
     try 2 predict pre block='W(relu(W(u, k)), d)'; err "a block knows its input u"
     try 2 predict pre --depht 3; err "did you mean --depths?"
     try 0 predict resnet-v2; out "16 x 3 x 32 x 32, iid N(0,1)"; out "gratio"
-    try 0 predict gpt2; out "tokcos"; out "4 x 64"; err "as if the head were drawn apart"
+    try 0 predict gpt2; out "tokcos"; out "4 x 64"
+    try 0 predict keel layers=6 heads=4 width=64 vocab=300 position=none tie=true; err "as if the head were drawn apart"
     try 0 predict gpt2 --tokens 128 --metrics gtok,gdev,entropy; out "4 x 128"; out "gdev"
     try 0 predict llama3-8b --json; json; out '"tokcos"'
     try 0 predict b2t layers=24 heads=4 vocab=1000 position=learned context=64; out "tokcos"

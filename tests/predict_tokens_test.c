@@ -434,6 +434,23 @@ static void inputs_have_their_kernels(void **state) {
     snd_arena_destroy(a);
 }
 
+// A tied head's own logit counts where the vocabulary is small and the stream still is its embedding.
+static void a_tied_head_is_noted_where_it_shows(void **state) {
+    (void)state;
+    static const struct {
+        const char *wiring, *vocab;
+        bool noted;
+    } rows[] = {{"keel", "vocab=300", true}, {"keel", "vocab=30000", false}, {"post", "vocab=300", false}};
+    for (int i = 0; i < 3; i++) {
+        snd_arena *a = snd_arena_create();
+        const char *keys[] = {"layers=6", "heads=4", "width=64", "position=none", "tie=true", rows[i].vocab};
+        snd_prediction *p = predict(a, rows[i].wiring, keys, 6, &(snd_predict_opts){.rows = 4, .no_bands = true});
+        assert_int_equal(snd_predicted_note(p) != NULL, rows[i].noted);
+        snd_prediction_free(p);
+        snd_arena_destroy(a);
+    }
+}
+
 static void more_tokens_than_positions_are_refused(void **state) {
     (void)state;
     snd_arena *a = snd_arena_create();
@@ -511,6 +528,7 @@ int main(void) {
         cmocka_unit_test(one_token_is_an_mlp),
         cmocka_unit_test(parts_of_the_gradient_add_up),
         cmocka_unit_test(inputs_have_their_kernels),
+        cmocka_unit_test(a_tied_head_is_noted_where_it_shows),
         cmocka_unit_test(more_tokens_than_positions_are_refused),
         cmocka_unit_test(every_wiring_is_predicted),
         cmocka_unit_test(every_preset_is_predicted),

@@ -9,6 +9,7 @@
 typedef snd_predictor reader;
 
 enum { DEFAULT_TOKENS = 64 };
+static const double OWN_LOGIT = 0.05; // a twentieth: less than bands of logits show
 
 void snd_p_note(reader *r, const char *fmt, ...) {
     char text[300];
@@ -88,13 +89,21 @@ sonde_status snd_p_embed(reader *r, const snd_predict_opts *o, snd_mid memory, s
     return SONDE_OK;
 }
 
+// A tied head: the logit of the token that stands there is e.out = c |e|^2 beside noise of variance |e|^2 q, c e being what
+// out keeps of its embedding e. What that one in `vocab` adds to the logits' mean square, relative to the rest.
+static double own_logit(const reader *r, snd_mid out) {
+    const double c = snd_tk_align(r->p->tokens, out, r->in_x.id);
+    return c * c * (double)r->nn.spec->width / (double)r->nn.spec->vocab;
+}
+
 sonde_status snd_p_head(reader *r, snd_mid out, snd_mid *logits) {
     const snd_spec *s = r->nn.spec;
     *logits = 0;
     if (s->vocab <= 0) return SONDE_OK;
     double var = 0;
     SND_TRY(table_var(r, s->tie ? "embed" : "head", s->tie ? s->vocab : s->width, s->tie ? s->width : s->vocab, &var));
-    if (s->tie) snd_p_note(r, "logits: as if the head were drawn apart from the embedding that it is tied to.");
+    if (s->tie && own_logit(r, out) > OWN_LOGIT)
+        snd_p_note(r, "logits: as if the head were drawn apart from the embedding that it is tied to.");
     *logits = snd_tk_linear(r->p->tokens, out, s->width, s->vocab, var * s->logit_scale * s->logit_scale);
     return SONDE_OK;
 }
