@@ -40,7 +40,8 @@ static sonde_status check_norm(const sonde_norm *n, int64_t rows, const double *
                 "norm kind %d is not one; SONDE_NORM_LAYER or SONDE_NORM_RMS is needed", (int)n->kind);
     SND_FAIL_IF(n->features < 1, SONDE_ERANGE, "%lld features; at least 1 is needed", (long long)n->features);
     SND_FAIL_IF(rows < 0, SONDE_ERANGE, "%lld rows; at least 0 are needed", (long long)rows);
-    SND_FAIL_IF(!(n->eps >= 0 && n->eps <= HUGE_VAL), SONDE_ERANGE, "eps is %g; at least 0 is needed", n->eps);
+    char eps[40];
+    SND_FAIL_IF(!(n->eps >= 0), SONDE_ERANGE, "eps is %s; at least 0 is needed", snd_format_num(eps, n->eps, 6));
     SND_TRY(need(rstd, "rstd"));
     return n->kind == SONDE_NORM_LAYER ? need(mean, "mean") : SONDE_OK;
 }
@@ -111,9 +112,10 @@ static sonde_status check_attention(const sonde_attention *a) {
     SND_FAIL_IF(a->causal && a->queries > a->keys, SONDE_ERANGE,
                 "%lld causal queries on %lld keys; each query needs its own key", (long long)a->queries,
                 (long long)a->keys);
+    char scale[40], cap[40];
     SND_FAIL_IF(!isfinite(a->scale) || !(a->softcap >= 0) || a->window < 0, SONDE_ERANGE,
-                "scale %g, softcap %g, window %lld; a finite scale and at least 0 is needed", a->scale, a->softcap,
-                (long long)a->window);
+                "scale %s, softcap %s, window %lld; a finite scale and at least 0 is needed",
+                snd_format_num(scale, a->scale, 6), snd_format_num(cap, a->softcap, 6), (long long)a->window);
     for (int64_t b = 0; a->lengths && b < a->batch; b++)
         SND_FAIL_IF(a->lengths[b] < 1 || a->lengths[b] > a->keys, SONDE_ERANGE,
                     "lengths[%lld] is %lld; 1 to %lld is needed", (long long)b, (long long)a->lengths[b],
@@ -204,7 +206,9 @@ static sonde_status check_loss(sonde_type t, int64_t rows, int64_t classes, doub
     SND_TRY(known_type(t));
     SND_FAIL_IF(rows < 0 || classes < 1, SONDE_ERANGE, "%lld rows of %lld classes; at least 0 and 1 are needed",
                 (long long)rows, (long long)classes);
-    SND_FAIL_IF(!(smoothing >= 0 && smoothing < 1), SONDE_ERANGE, "smoothing is %g; 0 to below 1 is needed", smoothing);
+    char share[40];
+    SND_FAIL_IF(!(smoothing >= 0 && smoothing < 1), SONDE_ERANGE, "smoothing is %s; 0 to below 1 is needed",
+                snd_format_num(share, smoothing, 6));
     SND_TRY(need(logits, "logits"));
     SND_TRY(need(target, "target"));
     SND_TRY(need(lse, "lse"));
