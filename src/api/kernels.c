@@ -153,7 +153,7 @@ static snd_kattn_grads gradients(const void *out, const double *lse, const void 
 
 size_t sonde_attention_scratch(const sonde_attention *a) {
     if (check_attention(a) != SONDE_OK) return 0;
-    static char some; // backward's share depends on what is wanted: all of it
+    char some; // backward's share depends on what is wanted: all of it
     const snd_kattn call = attention_call(a, &some, &some, &some);
     const snd_kattn_grads g = gradients(&some, NULL, &some, &some, &some, &some);
     const size_t fwd = snd_k_attn_scratch(dtype(a->type), &call, SND_KATTN_FWD);
