@@ -236,6 +236,10 @@ void snd_k_gemm(int th, snd_dtype t, bool ta, bool tb, int64_t M, int64_t N, int
     assert(t == SND_F32 || t == SND_F64);
     assert(lda >= (ta ? M : K) && ldb >= (tb ? K : N) && ldc >= N);
     if (M <= 0 || N <= 0) return;
+    if (snd_k_few_rows(ta, tb, M, N, K)) {
+        snd_k_gemv(th, t, M, N, K, alpha, A, lda, B, ldb, beta, C, ldc);
+        return;
+    }
     gemm_job j = {.t = t,
                   .th = th,
                   .own = SND_PICK(gemm, t),

@@ -93,6 +93,13 @@ typedef int64_t snd_kt_count_below(int64_t n, const void *x, double limit);
 /// See snd_k_gemm; `next`: the B of a call to come, of the same shape, or NULL.
 typedef void snd_kt_gemm(bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const void *A, int64_t lda,
                          const void *B, int64_t ldb, double beta, void *C, int64_t ldc, const void *next);
+/// Rows of w (n of them) with M rows of x: y[i][j] = alpha x_i.w_j + beta y[i][j].
+typedef void snd_kt_gemv(int64_t M, int64_t n, int64_t K, double alpha, const void *x, int64_t ldx, const void *w, int64_t ldw,
+                         double beta, void *y, int64_t ldy);
+/// Is a product one of few rows with a matrix that is read once? And then it is C = alpha A Bᵀ + beta C by snd_k_gemv.
+bool snd_k_few_rows(bool ta, bool tb, int64_t M, int64_t N, int64_t K);
+void snd_k_gemv(int th, snd_dtype t, int64_t M, int64_t N, int64_t K, double alpha, const void *x, int64_t ldx, const void *w,
+                int64_t ldw, double beta, void *y, int64_t ldy);
 /// Lower triangle (and up to three elements right of the diagonal) of x xT.
 typedef void snd_kt_gram(int64_t R, int64_t K, const void *x, double *G);
 /// See snd_k_cholesky; d and row are scratch of R each. Double only, so outside the table's types.
