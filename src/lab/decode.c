@@ -161,15 +161,20 @@ static sonde_status compute_fixed(snd_decoder *d, const int64_t *src) {
 
 // ---- opening ----------------------------------------------------------------------------------------------------------------
 
-static sonde_status check(const snd_decoder *d) {
-    const snd_spec *s = d->net->spec;
+sonde_status snd_decodes(const snd_spec *s) {
+    const bool transformer = s->family == SND_FAM_TRANSFORMER;
     SND_FAIL_IF(
-        s->family != SND_FAM_TRANSFORMER || s->arch == SND_ARCH_ENCODER, SONDE_EUNSUPPORTED,
+        !transformer || s->arch == SND_ARCH_ENCODER, SONDE_EUNSUPPORTED,
         "this model is %s%s; text comes from a decoder (arch decoder or encoder-decoder), whose tokens read only "
         "what stands before them",
-        s->family == SND_FAM_TRANSFORMER ? "an " : "of family ",
-        s->family == SND_FAM_TRANSFORMER ? snd_arch_name(s->arch) : snd_family_name(s->family));
+        transformer ? "an " : "of family ", transformer ? snd_arch_name(s->arch) : snd_family_name(s->family));
     SND_FAIL_IF(s->vocab <= 0, SONDE_EUNSUPPORTED, "this model has no vocab, hence no tokens to go on with");
+    return SONDE_OK;
+}
+
+static sonde_status check(const snd_decoder *d) {
+    const snd_spec *s = d->net->spec;
+    SND_TRY(snd_decodes(s));
     SND_FAIL_IF(d->o.rows < 1 || d->o.capacity < 1 || d->o.rows % d->o.src_rows, SONDE_EINTERNAL,
                 "a decoder of %lld sequences, %lld tokens, %lld sequences of the encoder", (long long)d->o.rows,
                 (long long)d->o.capacity, (long long)d->o.src_rows);

@@ -17,6 +17,9 @@ typedef struct snd_decoder_opts {
 
 typedef struct snd_decoder snd_decoder;
 
+/// Is this a model from which text comes?
+/// errors  SONDE_EUNSUPPORTED: no decoder, or no vocab
+sonde_status snd_decodes(const snd_spec *s) SONDE_MUST_CHECK;
 /// The net stays the caller's and serves one decoder at a time in each call. Empty sequences.
 /// memory  keys and values of `capacity` tokens (snd_decoder_bytes); graphs for 1, 2, 4 .. 256 new tokens as they are needed
 /// errors  SONDE_EUNSUPPORTED: a model that is no decoder; one that reads c.  SONDE_EINPUT: a capacity beyond the learned

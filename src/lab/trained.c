@@ -1,0 +1,63 @@
+// From what a person types to the files of a trained model. What a checkpoint holds is said in train/train.h.
+#include "lab/trained.h"
+
+#include <jansson.h>
+#include <string.h>
+
+static const char *join(snd_arena *a, const char *dir, const char *name) {
+    return snd_arena_printf(a, "%s/%s", dir, name);
+}
+
+static bool exists(const char *path) {
+    return snd_same_file(path, path);
+}
+
+// The step that state.json of a checkpoint calls the best one; -1: it does not say.
+static int64_t best_step(snd_arena *a, const char *checkpoint) {
+    const char *path = join(a, checkpoint, "state.json");
+    char *text;
+    size_t n;
+    if (!path || snd_read_file(path, 1 << 20, &text, &n) != SONDE_OK) return -1;
+    json_t *o = json_loadb(text, n, 0, NULL);
+    const json_t *best = json_object_get(o, "best_valid_loss"), *step = json_object_get(o, "best_step");
+    const int64_t out = json_is_number(best) && json_is_integer(step) ? (int64_t)json_integer_value(step) : -1;
+    json_decref(o);
+    snd_free(text);
+    return out;
+}
+
+static sonde_status checkpoint_at(snd_arena *a, const char *run, const char *which, const char **folder) {
+    SND_TRY(snd_checkpoint_newest(a, run, folder));
+    if (!which) return SONDE_OK;
+    int64_t step;
+    if (!strcmp(which, "best")) {
+        step = best_step(a, *folder);
+        SND_FAIL_IF(step < 0, SONDE_EIO, "%s: no step is its best one: nothing was validated", run);
+    } else {
+        SND_FAIL_IF(!snd_parse_int(which, &step, NULL) || step < 0, SONDE_EUSAGE,
+                    "--checkpoint is '%s', must be best or a step", which);
+    }
+    *folder = snd_arena_printf(a, "%s/checkpoints/%lld", run, (long long)step);
+    if (!*folder) return SONDE_ENOMEM;
+    SND_FAIL_IF(!snd_is_folder(*folder), SONDE_EIO, "%s is missing: a run keeps the last two checkpoints and the best",
+                *folder);
+    return SONDE_OK;
+}
+
+sonde_status snd_trained_find(snd_arena *a, const char *word, const char *which, snd_trained *out) {
+    *out = (snd_trained){0};
+    if (!word || !snd_is_folder(word)) return SONDE_OK;
+    const char *own = join(a, word, "model.safetensors");
+    if (!own) return SONDE_ENOMEM;
+    out->folder = word;
+    SND_FAIL_IF(exists(own) && which, SONDE_EUSAGE, "--checkpoint %s: %s is a checkpoint already", which, word);
+    if (!exists(own)) SND_TRY(checkpoint_at(a, word, which, &out->folder));
+    const char *ema = join(a, out->folder, "ema.safetensors");
+    out->spec = join(a, out->folder, "spec.yaml");
+    out->weights = join(a, out->folder, "model.safetensors");
+    out->tokenizer = join(a, out->folder, "tokenizer.json");
+    if (!ema || !out->spec || !out->weights || !out->tokenizer) return SONDE_ENOMEM;
+    if (exists(ema)) out->weights = ema;
+    if (!exists(out->tokenizer)) out->tokenizer = NULL;
+    return SONDE_OK;
+}

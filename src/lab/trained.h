@@ -1,0 +1,18 @@
+// Where a trained model is: a run's folder, a checkpoint in it, or files by name.
+#ifndef SND_LAB_TRAINED_H
+#define SND_LAB_TRAINED_H
+
+#include "train/train.h"
+
+typedef struct snd_trained {
+    const char *folder;                // the checkpoint's; NULL: word names no folder
+    const char *spec, *weights, *tokenizer;    // paths in it; tokenizer NULL: there is none
+} snd_trained;
+
+/// word: a folder with checkpoints/ in it, or a checkpoint (with model.safetensors). which: "best", a step, or NULL: the
+/// newest. The running average of the weights (ema.safetensors) comes before the weights, as in validation while training.
+/// Paths are in the arena. A word that is no folder gives zeros.
+/// errors  SONDE_EIO: no such checkpoint, or no best one; SONDE_EUSAGE: `which` is neither
+sonde_status snd_trained_find(snd_arena *a, const char *word, const char *which, snd_trained *out) SONDE_MUST_CHECK;
+
+#endif
