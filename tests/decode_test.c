@@ -1,7 +1,6 @@
 // Decoding: tokens one after the other, with keys and values kept, give the logits of the whole sequence in one pass. The
 // law is checked in f64 for every wiring of the catalogue and every variant of the sublayers, then for batches, reordered
 // beams, forgotten tokens, memories, and numbers of far exponents.
-#include "lab/decode.h"
 #include "lab/lab.h"
 
 #include "check.h"

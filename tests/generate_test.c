@@ -1,7 +1,7 @@
 // Sampling, beams and evaluation on small models: distributions by chi-square, greedy as temperature 0, one beam as greedy,
 // many beams as the best of all outputs, losses of windows as sums over tokens, and what must be refused.
-#include "lab/eval.h"
-#include "lab/generate.h"
+
+#include "lab/lab.h"
 
 #include "check.h"
 

@@ -1,6 +1,5 @@
 // What eval, generate and translate share: finding the model and its tokenizer.
 #include "cli/trained.h"
-#include "lab/trained.h"
 
 #include <string.h>
 

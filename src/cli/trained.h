@@ -3,8 +3,7 @@
 #define SND_CLI_TRAINED_H
 
 #include "cli/cli.h"
-#include "data/data.h"
-#include "lab/weights.h"
+#include "lab/lab.h"
 
 typedef struct snd_loaded {
     snd_spec *spec;

@@ -1,6 +1,5 @@
 // sonde eval: how good a trained model is on data, beside what it takes no model to reach.
 #include "cli/trained.h"
-#include "lab/eval.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,5 @@
 // sonde generate: a decoder goes on from a prompt, shown as it comes.
 #include "cli/trained.h"
-#include "lab/generate.h"
 
 #include <string.h>
 

@@ -1,7 +1,6 @@
 // sonde translate: lines through an encoder-decoder, by beam search; BLEU where there are references.
 // Lines of equal length in tokens go through together, so that none is padded.
 #include "cli/trained.h"
-#include "lab/generate.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -108,7 +107,7 @@ static sonde_status translate(job *j) {
         while (m < j->batch && at + m < j->n && j->lines[j->order[at + m]].length == j->lines[j->order[at]].length) m++;
         s = together(j, at, m);
         at += m;
-        if (!snd_progress_step(&bar, at) && s == SONDE_OK && at < j->n)
+        if (snd_progress_step(&bar, at) && s == SONDE_OK && at < j->n)
             s = snd_fail(SONDE_EINTERRUPTED, __FILE__, __LINE__, "stopped after %lld of %lld lines", (long long)at,
                          (long long)j->n);
     }

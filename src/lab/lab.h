@@ -3,6 +3,9 @@
 #define SND_LAB_H
 
 #include "lab/bench.h"
+#include "lab/eval.h"
+#include "lab/generate.h"
+#include "lab/trained.h"
 #include "data/data.h"
 #include "io/io.h"
 #include "metrics/metrics.h"
