@@ -251,14 +251,18 @@ static void beams_find_the_best(void **state) {
     static const double penalties[] = {0, 0.6, 2};
     model m;
     open_model(&m, "pre", KEYS(TINY, "position=learned", "arch=encoder-decoder"));
-    const int64_t src[2 * SRC] = {0, 3, 6, 2, 2, 6};
+    enum { SOURCES = 5 };
+    const int64_t src[SOURCES * SRC] = {0, 3, 6, 2, 2, 6, 1, 1, 6, 4, 0, 6, 3, 5, 6};
+    int ended = 0, cut = 0;
     for (int k = 0; k < 3; k++) {
         const snd_beam_opts o = {
             .beams = 216, .tokens = MOST, .length_penalty = penalties[k], .begin = BEGIN, .end = END};
-        snd_hypothesis h[2];
-        CHECK_OK(snd_beam_search(m.a, &m.net, &o, src, 2, SRC, h));
-        for (int i = 0; i < 2; i++) {
+        snd_hypothesis h[SOURCES];
+        CHECK_OK(snd_beam_search(m.a, &m.net, &o, src, SOURCES, SRC, h));
+        for (int i = 0; i < SOURCES; i++) {
             int64_t tokens[MOST + 1] = {BEGIN};
+            ended += h[i].ended;
+            cut += !h[i].ended;
             best b = {.score = -INFINITY};
             try_all(&m, src + i * SRC, penalties[k], tokens, 0, 0, &b);
             assert_true(fabs(h[i].score - b.score) <= 1e-10 * fabs(b.score));
@@ -266,6 +270,7 @@ static void beams_find_the_best(void **state) {
             assert_memory_equal(h[i].tokens, b.t, (size_t)b.n * sizeof *b.t);
         }
     }
+    assert_true(ended > 0 && cut > 0);
     close_model(&m);
 }
 
