@@ -1,8 +1,11 @@
-// The pool behind snd_parallel: several callers at once, nested calls, more threads than processors, a forked child.
+// The pool behind snd_parallel: several callers at once, nested calls, more threads than processors, a forked child,
+// where workers wake.
 #include "base/base.h"
 #include "check.h"
 
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -85,12 +88,61 @@ static void no_tasks(void **state) {
     assert_int_equal(one, 1);
 }
 
+// ---- where workers wake ---------------------------------------------------------------------------------------------
+
+// Two tasks that wait for each other, half a second at most. What a task of another thread than the caller's sees.
+typedef struct meeting {
+    pthread_t caller;
+    _Atomic int came, cpu;
+    cpu_set_t mask; // a worker's
+} meeting;
+
+static void meet(void *ctx, int64_t i) {
+    (void)i;
+    meeting *m = ctx;
+    if (!pthread_equal(pthread_self(), m->caller)) {
+        atomic_store(&m->cpu, sched_getcpu());
+        pthread_getaffinity_np(pthread_self(), sizeof m->mask, &m->mask);
+    }
+    atomic_fetch_add(&m->came, 1);
+    for (const double until = snd_now() + 0.5; atomic_load(&m->came) < 2 && snd_now() < until;) {}
+}
+
+// A caller that is bound to one processor after the other, as often as not the one where the worker fell asleep: the
+// worker comes all the same, from elsewhere, and may afterwards run where it could before.
+static void a_worker_wakes_elsewhere(void **state) {
+    (void)state;
+    cpu_set_t all;
+    assert_int_equal(pthread_getaffinity_np(pthread_self(), sizeof all, &all), 0);
+    if (CPU_COUNT(&all) < 2 || CPU_COUNT(&all) > 64) skip();
+    enum { ROUNDS = 24 };
+    int elsewhere = 0, came = 0;
+    snd_parallel(2, 2, meet, &(meeting){.caller = pthread_self()}); // hires with all processors
+    for (int r = 0, cpu = 0; r < ROUNDS; r++) {
+        do cpu = (cpu + 1) % CPU_SETSIZE;
+        while (!CPU_ISSET((size_t)cpu, &all));
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET((size_t)cpu, &one);
+        assert_int_equal(pthread_setaffinity_np(pthread_self(), sizeof one, &one), 0);
+        usleep(5000); // workers fall asleep
+        meeting m = {.caller = pthread_self(), .cpu = -1};
+        snd_parallel(2, 2, meet, &m);
+        if (atomic_load(&m.cpu) < 0) continue;
+        came++;
+        elsewhere += atomic_load(&m.cpu) != cpu;
+        assert_true(CPU_EQUAL(&m.mask, &all));
+    }
+    assert_int_equal(pthread_setaffinity_np(pthread_self(), sizeof all, &all), 0);
+    assert_true(came >= ROUNDS / 2);
+    assert_true(elsewhere >= came - came / 4); // a busy system moves one now and then
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(callers_do_not_meet),
-        cmocka_unit_test(nested_calls_run_inline),
-        cmocka_unit_test(a_child_starts_afresh),
-        cmocka_unit_test(no_tasks),
+        cmocka_unit_test(callers_do_not_meet),      cmocka_unit_test(nested_calls_run_inline),
+        cmocka_unit_test(a_child_starts_afresh),    cmocka_unit_test(no_tasks),
+        cmocka_unit_test(a_worker_wakes_elsewhere),
     };
     return cmocka_run_group_tests_name("threads", tests, NULL, NULL);
 }

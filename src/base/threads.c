@@ -4,8 +4,11 @@
 // (an OpenMP region waits for all its threads; on a shared machine that is a scheduler's slice, milliseconds, each time).
 // Never nested: inside a task the call runs inline, so a kernel may be used both inside and outside. Several callers
 // may be at it at once. The pool is the process' own affair: it has no other state, and a forked child starts afresh.
+// A worker wakes on another processor than its caller's. Linux does not count a virtual processor as idle that its host
+// has put to rest, and then often wakes a worker on the caller's, where it waits for the caller's work to end or for the
+// next tick (4 ms), while the other processor has nothing to do.
 #ifndef _GNU_SOURCE
-#define _GNU_SOURCE // sched_getaffinity
+#define _GNU_SOURCE // sched_getaffinity, sched_getcpu
 #endif
 #include "base/base.h"
 
@@ -44,11 +47,21 @@ struct job {
     job *link;
 };
 
+typedef struct sleeper sleeper;
+struct sleeper {
+    pthread_t id;
+    cpu_set_t usual; // the processors that it may run on
+    bool kept_off;   // one of them, until it wakes
+    sleeper *link;
+};
+
 static struct pool {
     pthread_mutex_t lock;
     pthread_cond_t posted, left; // a job was listed; a worker left its job
     job *jobs;
+    sleeper *sleepers;
     int workers, asleep;
+    cpu_set_t usual;        // the processors of workers that begin
     _Atomic unsigned posts; // what a worker looks at while it spins
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .posted = PTHREAD_COND_INITIALIZER, .left = PTHREAD_COND_INITIALIZER};
 
@@ -74,22 +87,54 @@ static job *open_job(void) {
     return NULL;
 }
 
+// usual without cpu; false when nothing would be left.
+static bool others(const cpu_set_t *usual, int cpu, cpu_set_t *rest) {
+    *rest = *usual;
+    if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_CLR((size_t)cpu, rest);
+    return CPU_COUNT(rest) > 0;
+}
+
+// Whoever sleeps may not wake beside the caller. Where the system refuses they wake as they would. Under the lock.
+static void make_way(void) {
+    const int here = sched_getcpu();
+    for (sleeper *s = pool.sleepers; s; s = s->link) {
+        cpu_set_t rest;
+        if (!s->kept_off && others(&s->usual, here, &rest))
+            s->kept_off = !pthread_setaffinity_np(s->id, sizeof rest, &rest);
+    }
+}
+
+// Sleeps until it is woken, then may run everywhere again. Under the lock, which it gives up meanwhile.
+static void sleep_until_posted(void) {
+    sleeper me = {.id = pthread_self(), .link = pool.sleepers};
+    if (pthread_getaffinity_np(me.id, sizeof me.usual, &me.usual)) CPU_ZERO(&me.usual); // leave it alone
+    pool.sleepers = &me;
+    pool.asleep++;
+    pthread_cond_wait(&pool.posted, &pool.lock);
+    pool.asleep--;
+    sleeper **at = &pool.sleepers;
+    while (*at != &me) at = &(*at)->link;
+    *at = me.link;
+    if (!me.kept_off) return;
+    pthread_mutex_unlock(&pool.lock);
+    pthread_setaffinity_np(me.id, sizeof me.usual, &me.usual);
+    pthread_mutex_lock(&pool.lock);
+}
+
 // Waits, first with open eyes, until something is posted. Under the lock, which it gives up meanwhile.
 static void wait_for_post(void) {
     const unsigned seen = atomic_load_explicit(&pool.posts, memory_order_relaxed);
     pthread_mutex_unlock(&pool.lock);
     for (int i = 0; i < SPINS && atomic_load_explicit(&pool.posts, memory_order_relaxed) == seen; i++) pause_briefly();
     pthread_mutex_lock(&pool.lock);
-    if (atomic_load_explicit(&pool.posts, memory_order_relaxed) != seen) return;
-    pool.asleep++;
-    pthread_cond_wait(&pool.posted, &pool.lock);
-    pool.asleep--;
+    if (atomic_load_explicit(&pool.posts, memory_order_relaxed) == seen) sleep_until_posted();
 }
 
 static void *work(void *unused) {
     (void)unused;
     inside = true;
     pthread_mutex_lock(&pool.lock);
+    pthread_setaffinity_np(pthread_self(), sizeof pool.usual, &pool.usual);
     for (;;) {
         job *j = open_job();
         if (!j) {
@@ -111,8 +156,8 @@ static void forget_workers(void) {
         .lock = PTHREAD_MUTEX_INITIALIZER, .posted = PTHREAD_COND_INITIALIZER, .left = PTHREAD_COND_INITIALIZER};
 }
 
-// Starts workers until there are `want`. A refused thread only means that the others do more. Signals stay with the
-// threads that the program knows. Under the lock.
+// Starts workers until there are `want`, away from the caller. A refused thread only means that the others do more.
+// Signals stay with the threads that the program knows. Under the lock.
 static void hire(int want) {
     if (pool.workers >= want) return;
     if (!pool.workers) pthread_atfork(NULL, NULL, forget_workers);
@@ -121,8 +166,14 @@ static void hire(int want) {
     sigfillset(&all);
     if (pthread_attr_init(&attr)) return;
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    cpu_set_t rest;
+    if (pthread_getaffinity_np(pthread_self(), sizeof pool.usual, &pool.usual))
+        CPU_ZERO(&pool.usual); // changes nothing
+    const bool away = others(&pool.usual, sched_getcpu(), &rest);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    for (pthread_t id; pool.workers < want && !pthread_create(&id, &attr, work, NULL);) pool.workers++;
+    for (pthread_t id; pool.workers < want && !pthread_create(&id, &attr, work, NULL); pool.workers++) {
+        if (away) pthread_setaffinity_np(id, sizeof rest, &rest); // it waits for the lock
+    }
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     pthread_attr_destroy(&attr);
 }
@@ -133,6 +184,7 @@ static void post(job *j) {
     j->link = pool.jobs;
     pool.jobs = j;
     atomic_fetch_add_explicit(&pool.posts, 1, memory_order_relaxed);
+    make_way();
     for (int i = 0; i < j->most_helpers && i < pool.asleep; i++) pthread_cond_signal(&pool.posted);
     pthread_mutex_unlock(&pool.lock);
 }
