@@ -2,6 +2,8 @@
 // Invariant: every task runs exactly once and has finished when the call returns. The caller takes tasks like everyone
 // else and waits only for tasks that another thread has begun: a worker that the system does not let run costs nothing
 // (an OpenMP region waits for all its threads; on a shared machine that is a scheduler's slice, milliseconds, each time).
+// Each thread begins in a range of its own, the caller in the first: what it wrote in one loop is then in its cache when
+// it reads it in the next, where they share rows in the same way. Then it takes what is left in the others' ranges.
 // Never nested: inside a task the call runs inline, so a kernel may be used both inside and outside. Several callers
 // may be at it at once. The pool is the process' own affair: it has no other state, and a forked child starts afresh.
 // A worker wakes on another processor than its caller's. Linux does not count a virtual processor as idle that its host
@@ -34,16 +36,22 @@ int snd_cpu_count(void) {
 // ---- the pool -------------------------------------------------------------------------------------------------------
 
 // MOST workers; a wait looks SPINS times (about a tenth of a millisecond, the gap between two kernels) before it sleeps.
-enum { MOST = 255, SPINS = 8000 };
+// RANGES per job at most.
+enum { MOST = 255, SPINS = 8000, RANGES = 16 };
+
+typedef struct range {
+    _Alignas(64) _Atomic int64_t next; // a cache line each
+    int64_t end;
+} range;
 
 typedef struct job job;
 struct job {
     void (*fn)(void *, int64_t);
     void *ctx;
-    int64_t n;
-    _Atomic int64_t next;
+    range range[RANGES];
+    int ranges;
     _Atomic int helpers; // workers that are in it; grows only under the lock and while the job is listed
-    int most_helpers;
+    int most_helpers, joined;
     job *link;
 };
 
@@ -73,16 +81,35 @@ static void pause_briefly(void) {
 #endif
 }
 
-static void run_tasks(job *j) {
-    for (int64_t i; (i = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed)) < j->n;) j->fn(j->ctx, i);
+static void divide(job *j, int64_t n, int threads) {
+    j->ranges = threads < RANGES ? threads : RANGES;
+    for (int k = 0; k < j->ranges; k++) {
+        atomic_init(&j->range[k].next, n / j->ranges * k + n % j->ranges * k / j->ranges);
+        if (k > 0) j->range[k - 1].end = j->range[k].next;
+    }
+    j->range[j->ranges - 1].end = n;
+}
+
+static void run_range(const job *j, range *r) {
+    for (int64_t i; (i = atomic_fetch_add_explicit(&r->next, 1, memory_order_relaxed)) < r->end;) j->fn(j->ctx, i);
+}
+
+// All ranges, from the first-th on.
+static void run_tasks(job *j, int first) {
+    for (int k = 0; k < j->ranges; k++) run_range(j, &j->range[(first + k) % j->ranges]);
+}
+
+static bool tasks_left(const job *j) {
+    for (int k = 0; k < j->ranges; k++) {
+        if (atomic_load_explicit(&j->range[k].next, memory_order_relaxed) < j->range[k].end) return true;
+    }
+    return false;
 }
 
 // A job that has tasks left and room for a helper. Under the lock.
 static job *open_job(void) {
     for (job *j = pool.jobs; j; j = j->link) {
-        if (atomic_load_explicit(&j->helpers, memory_order_relaxed) < j->most_helpers &&
-            atomic_load_explicit(&j->next, memory_order_relaxed) < j->n)
-            return j;
+        if (atomic_load_explicit(&j->helpers, memory_order_relaxed) < j->most_helpers && tasks_left(j)) return j;
     }
     return NULL;
 }
@@ -142,8 +169,9 @@ static void *work(void *unused) {
             continue;
         }
         atomic_fetch_add_explicit(&j->helpers, 1, memory_order_relaxed);
+        const int first = ++j->joined;
         pthread_mutex_unlock(&pool.lock);
-        run_tasks(j);
+        run_tasks(j, first);
         pthread_mutex_lock(&pool.lock);
         // the caller may return, and j vanish, as soon as this is seen
         if (atomic_fetch_sub_explicit(&j->helpers, 1, memory_order_release) == 1) pthread_cond_broadcast(&pool.left);
@@ -209,10 +237,11 @@ void snd_parallel(int threads, int64_t n, void (*fn)(void *ctx, int64_t task), v
         for (int64_t i = 0; i < n; i++) fn(ctx, i);
         return;
     }
-    job j = {.fn = fn, .ctx = ctx, .n = n, .most_helpers = threads - 1 < MOST ? threads - 1 : MOST};
+    job j = {.fn = fn, .ctx = ctx, .most_helpers = threads - 1 < MOST ? threads - 1 : MOST};
+    divide(&j, n, threads);
     post(&j);
     inside = true;
-    run_tasks(&j);
+    run_tasks(&j, 0);
     inside = false;
     settle(&j);
 }

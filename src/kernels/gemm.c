@@ -136,7 +136,6 @@ typedef struct gemm_job {
     snd_kt_gemm *own;
     bool ta, tb;
     int64_t M, N, K, lda, ldb, ldc, rows, cols, across; // tiles are rows x cols, `across` of them side by side
-    int th;
     double alpha, beta;
     const void *A, *B;
     void *C;
@@ -168,7 +167,7 @@ static const void *columns(const gemm_job *j, int64_t i) {
     return snd_at(j->B, j->tb ? c0 * j->ldb : c0, snd_k_size(j->t));
 }
 
-// The threads take tiles in order, so that one will have the tile that lies `th` further on, or one near it.
+// A thread takes tiles in order: the next one will be its own, too.
 static void tile_task(void *ctx, int64_t i) {
     const gemm_job *j = ctx;
     const size_t size = snd_k_size(j->t);
@@ -180,7 +179,7 @@ static void tile_task(void *ctx, int64_t i) {
     if (j->how == SND_KGEMM_OPENBLAS)
         blas_tile(j, m, n, a, b, c);
     else
-        j->own(j->ta, j->tb, m, n, j->K, j->alpha, a, j->lda, b, j->ldb, j->beta, c, j->ldc, columns(j, i + j->th));
+        j->own(j->ta, j->tb, m, n, j->K, j->alpha, a, j->lda, b, j->ldb, j->beta, c, j->ldc, columns(j, i + 1));
 }
 
 // ---- the grid ------------------------------------------------------------------------------------------------------
@@ -241,7 +240,6 @@ void snd_k_gemm(int th, snd_dtype t, bool ta, bool tb, int64_t M, int64_t N, int
         return;
     }
     gemm_job j = {.t = t,
-                  .th = th,
                   .own = SND_PICK(gemm, t),
                   .ta = ta,
                   .tb = tb,
