@@ -333,8 +333,8 @@ try 0 predict "$own" --wirings pre,post heads=2 width=32 layers=2 vocab=16 posit
 err "your formula, pre, post: logits"
 [ "$(grep -c logits err)" = 1 ] || bad "a note is said more than once"
 try 0 predict pre --wirings "post,$own,$own + 0" heads=2 width=32 layers=2; out "your formula 2"; err "pre is not among --wirings"
-try 0 predict bert-base layers=1; err "BERT base:"
-try 0 predict bert-base wiring=pre layers=1; err "pre:"
+try 0 predict bert-base layers=1 vocab=16; err "BERT base:"
+try 0 predict bert-base wiring=pre layers=1 vocab=16; err "pre:"
 
 echo "cli_test: $n runs, $fails failures"
 [ $fails = 0 ]

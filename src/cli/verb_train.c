@@ -346,8 +346,9 @@ static sonde_status run(snd_cli *c, snd_spec *spec, const pairs *data, snd_train
     return SONDE_OK;
 }
 
+// A checkpoint's name is its step; what was begun and never finished is called otherwise.
 static void note_if_number(void *found, const char *name) {
-    *(bool *)found |= *name >= '0' && *name <= '9';
+    *(bool *)found |= *name && strspn(name, "0123456789") == strlen(name);
 }
 
 // Two runs in one folder would take each other's checkpoints for their own.
