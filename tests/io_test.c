@@ -629,6 +629,60 @@ static int make_folder(void **state) {
     return mkdtemp(folder) ? 0 : -1;
 }
 
+// ---- TFRecord -------------------------------------------------------------------------------------------------------------
+
+// RFC 3720, appendix B.4, and the check value of the parametrised catalogues for "123456789".
+static void crc32c_known_answers(void **state) {
+    (void)state;
+    uint8_t up[32], down[32], zeros[32] = {0}, ones[32];
+    for (int i = 0; i < 32; i++) {
+        up[i] = (uint8_t)i;
+        down[i] = (uint8_t)(31 - i);
+        ones[i] = 255;
+    }
+    assert_int_equal(snd_crc32c(zeros, 32), 0x8A9136AA);
+    assert_int_equal(snd_crc32c(ones, 32), 0x62A8AB43);
+    assert_int_equal(snd_crc32c(up, 32), 0x46DD794E);
+    assert_int_equal(snd_crc32c(down, 32), 0x113FDB5C);
+    assert_int_equal(snd_crc32c("123456789", 9), 0xE3069283);
+    assert_int_equal(snd_crc32c("", 0), 0);
+}
+
+// TensorFlow's own event files begin with a record of 24 bytes: these are its first twelve.
+static void tfrecord_head_is_theirs(void **state) {
+    (void)state;
+    static const char theirs[] = "\x18\0\0\0\0\0\0\0\xa3\x7f\x4b\x22";
+    const char data[24] = {0};
+    snd_buf b = {0};
+    snd_tfrecord_put(&b, data, sizeof data);
+    assert_int_equal(b.len, 24 + 16);
+    assert_memory_equal(b.s, theirs, 12);
+    snd_buf_free(&b);
+}
+
+// Written and read; cut anywhere or with any bit turned over, it is no record.
+static void tfrecord_is_checked(void **state) {
+    (void)state;
+    snd_buf b = {0};
+    const uint8_t *data;
+    size_t len;
+    snd_tfrecord_put(&b, "", 0);
+    snd_tfrecord_put(&b, "step \0 one", 10);
+    assert_int_equal(snd_tfrecord_at(b.s, b.len, &data, &len), 16);
+    assert_int_equal(len, 0);
+    const char *second = b.s + 16;
+    assert_int_equal(snd_tfrecord_at(second, b.len - 16, &data, &len), 26);
+    assert_int_equal(len, 10);
+    assert_memory_equal(data, "step \0 one", 10);
+    for (size_t n = 0; n < 26; n++) assert_int_equal(snd_tfrecord_at(second, n, &data, &len), 0);
+    for (size_t bit = 0; bit < 26 * 8; bit++) {
+        b.s[16 + bit / 8] ^= (char)(1 << bit % 8);
+        assert_int_equal(snd_tfrecord_at(second, 26, &data, &len), 0);
+        b.s[16 + bit / 8] ^= (char)(1 << bit % 8);
+    }
+    snd_buf_free(&b);
+}
+
 static int remove_folder(void **state) {
     (void)state;
     char command[128];
@@ -654,6 +708,9 @@ int main(void) {
         cmocka_unit_test(csv_ignores_the_locale),
         cmocka_unit_test(loads_any_kind),
         cmocka_unit_test(unpacks_only_what_is_allowed),
+        cmocka_unit_test(crc32c_known_answers),
+        cmocka_unit_test(tfrecord_head_is_theirs),
+        cmocka_unit_test(tfrecord_is_checked),
         cmocka_unit_test(parsers_survive_lack_of_memory),
     };
     return cmocka_run_group_tests_name("io", tests, make_folder, remove_folder);

@@ -199,6 +199,18 @@ static void test_round_trip(void **state) {
                 same_list(s->lo, q->lo, s->n);
                 assert_int_equal(s->n_refs, q->n_refs);
             }
+        assert_int_equal(r->n_heatmaps, b->n_heatmaps);
+        for (int i = 0; i < r->n_heatmaps; i++) {
+            const snd_heatmap *m = r->heatmaps[i], *q = b->heatmaps[i];
+            assert_string_equal(m->label, q->label);
+            assert_string_equal(m->z_name, q->z_name);
+            assert_int_equal(m->log, q->log);
+            assert_int_equal(m->n_rows, q->n_rows);
+            assert_int_equal(m->n_x, q->n_x);
+            same_list(m->x, q->x, m->n_x);
+            same_list(m->z, q->z, m->n_rows * m->n_x);
+            for (int k = 0; k < m->n_rows; k++) assert_string_equal(m->rows[k], q->rows[k]);
+        }
         assert_int_equal(r->n_verdicts, b->n_verdicts);
         assert_int_equal(r->n_tables, b->n_tables);
         assert_int_equal(snd_record_worst(r), snd_record_worst(b));
@@ -388,7 +400,9 @@ static void test_damaged(void **state) {
         "{\"schema\": 3}",
         "{\"schema\": \"sonde.demo/1\", \"seed\": 1, \"seed\": 2}",
         "{\"schema\": \"sonde.measure/1\", \"values\": 3, \"formula\": \"x\"}",
-        "{\"schema\": \"sonde.demo/1\", \"panels\": [{\"series\": [{\"x\": [1, 2], \"y\": [1]}]}]}"};
+        "{\"schema\": \"sonde.demo/1\", \"panels\": [{\"series\": [{\"x\": [1, 2], \"y\": [1]}]}]}",
+        "{\"schema\": \"sonde.demo/1\", \"heatmaps\": [{\"columns\": [1, 2]}]}",
+        "{\"schema\": \"sonde.demo/1\", \"heatmaps\": [{\"columns\": [1, 2], \"rows\": [{\"values\": [1]}]}]}"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         CHECK_STATUS(snd_record_parse(arena(state), bad[i], strlen(bad[i]), "bad.json", &r), SONDE_EINPUT);
 }

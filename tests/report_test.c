@@ -206,6 +206,50 @@ static void test_models(void **state) {
     snd_buf_free(&b);
 }
 
+static const char *series_label(const json_t *root, size_t panel, size_t series) {
+    const json_t *p = json_array_get(json_object_get(root, "panels"), panel);
+    return json_string_value(json_object_get(json_array_get(json_object_get(p, "series"), series), "label"));
+}
+
+// The same panel of several runs is one figure with a curve per run; labels that meet name the folder; every run keeps its
+// heat map, and equal titles stand together.
+static void test_shared_panels(void **state) {
+    const fixture *f = *state;
+    static const char *const places[] = {"runs/slow", "runs/fast/result.json", "runs/post/"};
+    const snd_record *three[3];
+    for (int i = 0; i < 3; i++) {
+        const double x[2] = {1, 2}, y[2] = {3, 2 - i};
+        snd_record *r = snd_record_create(f->a, SND_REC_TRAIN);
+        const char *label = i < 2 ? "pre" : "post";
+        snd_panel *p = snd_record_panel_of(r, "Loss", "step", "nats", false);
+        assert_ptr_equal(p, snd_record_panel_of(r, "Loss", "step", "nats", false));
+        snd_series_y(p, snd_panel_series(p, label, x, 2), y);
+        (void)snd_record_panel(r, "Loss", "step", "bits", false); // another axis: another figure
+        sample_heatmap(r, label);
+        r->place = places[i];
+        three[i] = r;
+    }
+    snd_buf b = {0};
+    CHECK_OK(snd_report_html(three, 3, &b));
+    assert_int_equal(count(b.s, "<figure class=\"panel\" data-panel="), 2);
+    assert_int_equal(count(b.s, "<figure class=\"panel\" data-heatmap="), 3);
+    assert_int_equal(count(b.s, "<h3>Stream at the end of each layer</h3>"), 1);
+    json_t *root = data_of(b.s);
+    assert_int_equal(json_array_size(json_object_get(root, "panels")), 2);
+    assert_string_equal(series_label(root, 0, 0), "pre (slow)");
+    assert_string_equal(series_label(root, 0, 1), "pre (fast)");
+    assert_string_equal(series_label(root, 0, 2), "post");
+    assert_null(series_label(root, 0, 3));
+    assert_null(series_label(root, 1, 0));
+    const json_t *map = json_array_get(json_object_get(root, "heatmaps"), 1), *z = json_object_get(map, "values");
+    assert_string_equal(json_string_value(json_object_get(map, "label")), "pre (fast)");
+    assert_int_equal(json_array_size(z), 12);
+    assert_true(json_is_null(json_array_get(z, 6)));
+    CHECK_REL(json_number_value(json_array_get(z, 11)), 6 * log10(2), 1e-5);
+    json_decref(root);
+    snd_buf_free(&b);
+}
+
 // Two results with the same label in one page stay two curves.
 static void test_overlay(void **state) {
     const fixture *f = *state;
@@ -262,7 +306,7 @@ int main(void) {
         cmocka_unit_test(test_self_contained), cmocka_unit_test(test_well_formed),   cmocka_unit_test(test_data),
         cmocka_unit_test(test_hostile),        cmocka_unit_test(test_contents),      cmocka_unit_test(test_overlay),
         cmocka_unit_test(test_write),          cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_prose),
-        cmocka_unit_test(test_models),
+        cmocka_unit_test(test_models),         cmocka_unit_test(test_shared_panels),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -96,6 +96,17 @@ static inline snd_record *sample_measure(snd_arena *a, int layers) {
 }
 
 // Runs at several depths under two labels, panels with theory, bands and stated values, a table.
+// Growth over training: 2^(layer step/10) in base-10 logarithms; one cell is not known.
+static inline void sample_heatmap(snd_record *r, const char *label) {
+    static const char *const rows[] = {"layers.0", "layers.1", "layers.2"};
+    const double steps[4] = {1, 10, 20, 30};
+    snd_heatmap *m = snd_record_heatmap(r, "Stream at the end of each layer", label, steps, 4, rows, 3);
+    snd_heatmap_axes(m, "step", "layer", "root mean square", true);
+    for (int l = 0; l < 3; l++)
+        for (int i = 0; i < 4; i++)
+            if (l != 1 || i != 2) snd_heatmap_put(m, l, i, log10(2) * l * steps[i] / 10);
+}
+
 static inline snd_record *sample_demo(snd_arena *a) {
     static const double depths[9] = {1, 2, 4, 8, 16, 32, 64, 128, 256};
     snd_record *r = snd_record_create(a, SND_REC_DEMO);
@@ -111,6 +122,7 @@ static inline snd_record *sample_demo(snd_arena *a) {
         sample_settings(u, (int)depths[i]);
         sample_layers(u, (int)depths[i], false);
     }
+    sample_heatmap(r, "residual");
     snd_panel *p = snd_record_panel(r, "Variance of the stream", "depth", "variance over the batch", true);
     p->xlog = true;
     p->caption = "Without a norm the variance grows by 2.903 per block, to about 10^116 at depth 256. Plain and pre-norm "

@@ -198,6 +198,7 @@ void snd_cli_show(snd_cli *c, const snd_record *r) {
         snd_show_run(c, r->runs[i]);
     }
     for (int i = 0; i < r->n_panels; i++) snd_show_panel(c, r->panels[i]);
+    for (int i = 0; i < r->n_heatmaps && r->n_runs == 1; i++) snd_show_heatmap(c, r->heatmaps[i]);
     for (int i = 0; i < r->n_tables; i++) snd_show_table(c, r->tables[i]);
     const int64_t lost = snd_record_nonfinite(r);
     if (lost) snd_note(c, "%lld measured numbers were not finite (null in JSON)", (long long)lost);

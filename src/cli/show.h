@@ -27,6 +27,7 @@ bool snd_show_label_seen(const snd_record *r, int i);
 void snd_show_run(snd_cli *c, const snd_run *u);          // sparklines, table over layers
 void snd_show_runs(snd_cli *c, const snd_record *r);      // one line a run
 void snd_show_panel(snd_cli *c, const snd_panel *p);
+void snd_show_heatmap(snd_cli *c, const snd_heatmap *m);   // a sparkline for some of the rows
 void snd_show_table(snd_cli *c, const snd_rtable *t);
 
 #endif

@@ -1,4 +1,4 @@
-// Panels and small tables as text: a sparkline per series, its ends, theory, and what was stated elsewhere.
+// Panels, heat maps and small tables as text: a sparkline per series or row, its ends, theory, and what was stated elsewhere.
 #include "cli/show.h"
 
 #include <math.h>
@@ -84,6 +84,40 @@ void snd_show_panel(snd_cli *c, const snd_panel *p) {
     snd_buf_free(&b);
     snd_table_print(t);
     show_stated(c, p);
+}
+
+void snd_show_heatmap(snd_cli *c, const snd_heatmap *m) {
+    enum { MOST_ROWS = 8 };
+    const int shown = m->n_rows < MOST_ROWS ? m->n_rows : MOST_ROWS;
+    double lo = INFINITY, hi = -INFINITY;
+    for (int i = 0; i < m->n_rows; i++) snd_spark_range(m->z + (int64_t)i * m->n_x, m->n_x, SND_SHOW_SPARK, &lo, &hi);
+    snd_spark_least(m->log, &lo, &hi);
+    snd_buf b = {0};
+    snd_buf_put(&b, "\n");
+    snd_ink_put(c, &b, SND_INK_BOLD, m->title);
+    snd_buf_printf(&b, "\n  %s against %s%s, one scale for all\n", m->z_name, m->x_name, m->log ? ", logarithmic" : "");
+    snd_put(c, &b);
+    snd_buf_free(&b);
+    char from[64], to[64], text[40];
+    snprintf(from, sizeof from, "%.20s %s", m->x_name, snd_format_num(text, m->x[0], 9));
+    snprintf(to, sizeof to, "%.20s %s", m->x_name, snd_format_num(text, m->x[m->n_x - 1], 9));
+    const char *const head[] = {"", "", from, to};
+    snd_text_table *t = snd_table(c, 4);
+    snd_table_head(t, head);
+    snd_table_left(t, 0);
+    snd_table_left(t, 1);
+    for (int i = 0; i < shown; i++) { // the first and the last row, and some between
+        const int row = shown > 1 ? (int)((int64_t)i * (m->n_rows - 1) / (shown - 1)) : 0;
+        const double *z = m->z + (int64_t)row * m->n_x;
+        snd_buf spark = {0};
+        snd_sparkline(c, &spark, z, m->n_x, SND_SHOW_SPARK, lo, hi);
+        snd_table_cell(t, m->rows[row]);
+        snd_table_cell(t, spark.s ? spark.s : "");
+        snd_table_cell(t, snd_show_text(text, m->log, end_of(z, m->n_x, false), 3));
+        snd_table_cell(t, snd_show_text(text, m->log, end_of(z, m->n_x, true), 3));
+        snd_buf_free(&spark);
+    }
+    snd_table_print(t);
 }
 
 void snd_show_table(snd_cli *c, const snd_rtable *r) {

@@ -1,6 +1,5 @@
 // sonde train: a spec and data become weights, with a line for people at every validation.
-#include "cli/cli.h"
-#include "train/train.h"
+#include "cli/train_view.h"
 
 #include <math.h>
 #include <string.h>
@@ -180,78 +179,6 @@ static sonde_status write_spec(const snd_cli *c, const snd_spec *spec) {
     return s;
 }
 
-// ---- what is shown --------------------------------------------------------------------------------------------------------------
-
-enum { SPARK = 12, STRIP = 24, MOST_POINTS = 4096 };
-
-typedef struct screen {
-    snd_cli *c;
-    snd_progress bar;
-    int points;
-    double losses[MOST_POINTS]; // validation, else training
-} screen;
-
-static void show_progress(void *ctx, int64_t step, int64_t steps) {
-    screen *s = ctx;
-    if (!s->bar.c) s->bar = snd_progress_start(s->c, "training", steps);
-    (void)snd_progress_step(&s->bar, step);
-}
-
-static const char *time_text(char out[40], double sec) {
-    if (sec < 90)
-        snprintf(out, 40, "%.0f s", ceil(sec));
-    else if (sec < 5400)
-        snprintf(out, 40, "%.0f min", ceil(sec / 60));
-    else
-        snprintf(out, 40, "%.0f h", ceil(sec / 3600));
-    return out;
-}
-
-// The course of the loss so far.
-static void put_course(screen *s, snd_buf *b) {
-    double lo = INFINITY, hi = -INFINITY;
-    const int n = s->points < MOST_POINTS ? s->points : MOST_POINTS;
-    snd_spark_range(s->losses, n, SPARK, &lo, &hi);
-    snd_spark_least(false, &lo, &hi);
-    snd_sparkline(s->c, b, s->losses, n, SPARK, lo, hi);
-    for (int i = n; i < SPARK; i++) snd_buf_put(b, " ");
-}
-
-// How large the stream is after each layer, on a log scale.
-static void put_strip(screen *s, snd_buf *b, const snd_train_point *p) {
-    double v[256], lo = INFINITY, hi = -INFINITY;
-    int n = 0;
-    for (int i = 0; i + 1 < p->n_layers && n < 256; i++) v[n++] = log10(p->layers[i].rms);
-    snd_spark_range(v, n, STRIP, &lo, &hi);
-    snd_spark_least(true, &lo, &hi);
-    snd_sparkline(s->c, b, v, n, STRIP, lo, hi);
-}
-
-static void show_point(void *ctx, const snd_train_point *p) {
-    screen *s = ctx;
-    char loss[40], valid[40], hits[40], lr[40], norm[40], speed[40], epochs[40], left[40];
-    if (s->points < MOST_POINTS) s->losses[s->points] = isnan(p->valid) ? p->loss : p->valid;
-    s->points++;
-    if (s->c->json || s->c->quiet) return;
-    if (s->bar.c) snd_progress_end(&s->bar);
-    snd_buf b = {0};
-    if (s->points == 1)
-        snd_buf_printf(&b, "%9s  %6s  %7s  %7s%s  %-*s  %8s  %8s  %8s  %7s  %s\n", "step", "epoch", "loss", "valid",
-                       isnan(p->accuracy) ? "" : "     right", SPARK, "", "lr", "gradient",
-                       isnan(p->accuracy) ? "tokens/s" : "rows/s", "left", p->n_layers > 1 ? "stream by layer" : "");
-    snd_buf_printf(&b, "%9lld  %6s  %7s  %7s  ", (long long)p->step, snd_pretty(epochs, p->epochs, 3),
-                   snd_pretty(loss, p->loss, 4), isnan(p->valid) ? "-" : snd_pretty(valid, p->valid, 4));
-    if (!isnan(p->accuracy)) snd_buf_printf(&b, "%6s %%  ", snd_pretty(hits, 100 * p->accuracy, 4));
-    put_course(s, &b);
-    snd_buf_printf(&b, "  %8s  %8s  %8s  %7s  ", snd_pretty(lr, p->lr, 3), snd_pretty(norm, p->grad_norm, 3),
-                   snd_pretty(speed, p->tokens_per_s, 3), time_text(left, p->seconds_left));
-    put_strip(s, &b, p);
-    snd_buf_put(&b, "\n");
-    snd_put(s->c, &b);
-    snd_buf_free(&b);
-    fflush(stdout);
-}
-
 // ---- the record -----------------------------------------------------------------------------------------------------------------
 
 static const char *label_of(const snd_spec *s) {
@@ -322,21 +249,19 @@ static sonde_status run(snd_cli *c, snd_spec *spec, const pairs *data, snd_train
                                 .stop = c->stop};
     snd_record *r = snd_record_create(c->arena, SND_REC_TRAIN);
     snd_run *u = r ? open_run(r, spec, set, &t) : NULL;
-    screen *view;
-    SND_NEW(c->arena, view, 1);
-    if (!u) return SONDE_ENOMEM;
+    snd_train_view *view = u ? snd_train_view_start(c, NULL, true) : NULL;
+    if (!view) return SONDE_ENOMEM;
     snd_note(c, "%s", u->input);
-    view->c = c;
     const snd_train_opts o = {.t = t,
                               .dir = c->out_dir,
                               .resume = snd_opt_given(c, "resume"),
                               .run = u,
-                              .point = show_point,
-                              .progress = show_progress,
+                              .point = snd_train_view_point,
+                              .progress = snd_train_view_progress,
                               .ctx = view};
     snd_train_result result;
     const sonde_status status = snd_train_run(spec, s, set, &o, &result);
-    if (view->bar.c) snd_progress_end(&view->bar);
+    snd_train_view_end(view);
     if (status != SONDE_OK && status != SONDE_EDIVERGED && status != SONDE_EINTERRUPTED) return status;
     char said[512];
     snprintf(said, sizeof said, "%s", status == SONDE_OK ? "" : sonde_error_message());

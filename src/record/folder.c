@@ -105,5 +105,6 @@ sonde_status snd_record_read(snd_arena *a, const char *path, snd_record **out) {
     SND_TRY(snd_read_file(file, (size_t)1 << 31, &data, &n));
     const sonde_status s = snd_record_parse(a, data, n, file, out);
     snd_free(data);
+    if (s == SONDE_OK) (*out)->place = snd_record_text(*out, "%s", path);
     return s;
 }

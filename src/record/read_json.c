@@ -144,7 +144,7 @@ static sonde_status read_run(reader *rd, const json_t *o, int64_t nonfinite) {
     return read_values(rd, o, "params", u, true);
 }
 
-// ---- verdicts, panels, tables ---------------------------------------------------------------------------------------------
+// ---- verdicts, panels, heat maps, tables ---------------------------------------------------------------------------------------------
 
 static void read_verdict(reader *rd, const json_t *o) {
     const char *rule = text(o, "rule"), *level = text(o, "level");
@@ -207,6 +207,39 @@ static sonde_status read_panel(reader *rd, const json_t *o) {
         SND_TRY(read_series(rd, s, p));
     }
     return SONDE_OK;
+}
+
+static sonde_status read_heatmap_rows(reader *rd, const json_t *list, snd_heatmap *m) {
+    size_t i;
+    json_t *row;
+    json_array_foreach(list, i, row) {
+        double *z;
+        SND_TRY(read_numbers(rd, row, "values", m->n_x, &z));
+        for (int k = 0; z && k < m->n_x; k++) snd_heatmap_put(m, (int)i, k, z[k]);
+    }
+    return SONDE_OK;
+}
+
+static sonde_status read_heatmap(reader *rd, const json_t *o) {
+    json_t *columns, *rows;
+    SND_TRY(member(rd, o, "columns", JSON_ARRAY, &columns));
+    SND_TRY(member(rd, o, "rows", JSON_ARRAY, &rows));
+    const size_t n_x = json_array_size(columns), n = json_array_size(rows);
+    SND_FAIL_IF(n_x < 1 || n < 1 || n_x > 10000000 / n, SONDE_EINPUT, "%s: a heat map has %zu rows and %zu columns",
+                rd->where, n, n_x);
+    const char **names;
+    double *x;
+    SND_NEW(rd->r->arena, names, n);
+    for (size_t i = 0; i < n; i++) {
+        const char *name = text(json_array_get(rows, i), "name");
+        names[i] = name ? name : "";
+    }
+    SND_TRY(read_numbers(rd, o, "columns", (int)n_x, &x));
+    const char *title = text(o, "title"), *label = text(o, "label"), *xn = text(o, "x"), *yn = text(o, "y"),
+               *zn = text(o, "z");
+    snd_heatmap *m = snd_record_heatmap(rd->r, title ? title : "", label ? label : "", x, (int)n_x, names, (int)n);
+    snd_heatmap_axes(m, xn ? xn : "x", yn ? yn : "y", zn ? zn : "z", json_is_true(json_object_get(o, "log10")));
+    return read_heatmap_rows(rd, rows, m);
 }
 
 static sonde_status read_table(reader *rd, const json_t *o) {
@@ -288,6 +321,7 @@ static sonde_status read_root(reader *rd, snd_arena *a, const json_t *root) {
     SND_TRY(each(rd, root, "runs", one_run));
     SND_TRY(each(rd, root, "verdicts", one_verdict));
     SND_TRY(each(rd, root, "panels", read_panel));
+    SND_TRY(each(rd, root, "heatmaps", read_heatmap));
     SND_TRY(each(rd, root, "tables", read_table));
     SND_TRY(each(rd, root, "notes", one_note));
     return snd_record_status(rd->r);

@@ -3,6 +3,7 @@
 // and no text formats here.
 #include "record/record.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -15,6 +16,7 @@ typedef struct whole {
     snd_verdict verdict;
     snd_panel panel;
     snd_series series;
+    snd_heatmap heatmap;
     snd_rtable table;
 } whole;
 
@@ -83,7 +85,7 @@ snd_record *snd_record_create(snd_arena *a, snd_record_kind kind) {
     snd_record *r = &w->pub;
     r->arena = a;
     r->kind = kind;
-    w->run.rec = w->value.rec = w->panel.rec = w->table.rec = r;
+    w->run.rec = w->value.rec = w->panel.rec = w->heatmap.rec = w->table.rec = r;
     w->run.summary = &w->value;
     w->run.label = w->run.formula = w->value.name = w->metric.name = "";
     return r;
@@ -225,7 +227,7 @@ void snd_record_note_on(snd_record *r, const char *label, const char *note) {
     snd_record_note(r, "%s: %s", label, note);
 }
 
-// ---- panels, tables ---------------------------------------------------------------------------------------------------
+// ---- panels, heat maps, tables ---------------------------------------------------------------------------------------------------
 
 snd_panel *snd_record_panel(snd_record *r, const char *title, const char *x_name, const char *y_name, bool log) {
     snd_panel *p = APPEND(r, r->panels, r->n_panels, r->panels_cap, snd_panel);
@@ -236,6 +238,12 @@ snd_panel *snd_record_panel(snd_record *r, const char *title, const char *x_name
     p->y_name = copy(r, y_name);
     p->log = log;
     return p;
+}
+
+snd_panel *snd_record_panel_of(snd_record *r, const char *title, const char *x_name, const char *y_name, bool log) {
+    for (int i = 0; i < r->n_panels; i++)
+        if (!strcmp(r->panels[i]->title, title)) return r->panels[i];
+    return snd_record_panel(r, title, x_name, y_name, log);
 }
 
 // A copy of n numbers. On failure NULL, and the record is no longer printed.
@@ -279,6 +287,37 @@ void snd_series_ref(snd_panel *p, snd_series *s, double x, double y, const char 
     }
     s->refs = list;
     s->refs[s->n_refs++] = (snd_ref){x, y, copy(p->rec, text ? text : "")};
+}
+
+snd_heatmap *snd_record_heatmap(snd_record *r, const char *title, const char *label, const double *x, int n_x,
+                                const char *const *rows, int n_rows) {
+    assert(n_x > 0 && n_rows > 0);
+    snd_heatmap *m = APPEND(r, r->heatmaps, r->n_heatmaps, r->heatmaps_cap, snd_heatmap);
+    const char **names = m ? snd_arena_array(r->arena, (size_t)n_rows, sizeof *names) : NULL;
+    double *z = names ? snd_arena_array(r->arena, (size_t)n_rows * (size_t)n_x, sizeof *z) : NULL;
+    if (!z) {
+        if (m) r->n_heatmaps--;
+        return &spare(r)->heatmap;
+    }
+    for (int i = 0; i < n_rows; i++) names[i] = copy(r, rows[i]);
+    for (int64_t i = 0; i < (int64_t)n_rows * n_x; i++) z[i] = NAN;
+    *m = (snd_heatmap){.rec = r, .title = copy(r, title), .label = copy(r, label), .n_x = n_x, .n_rows = n_rows};
+    m->x_name = m->y_name = m->z_name = "";
+    m->x = numbers(r, x, n_x);
+    m->rows = names;
+    m->z = z;
+    return m;
+}
+
+void snd_heatmap_axes(snd_heatmap *m, const char *x_name, const char *y_name, const char *z_name, bool log) {
+    m->x_name = copy(m->rec, x_name);
+    m->y_name = copy(m->rec, y_name);
+    m->z_name = copy(m->rec, z_name);
+    m->log = log;
+}
+
+void snd_heatmap_put(snd_heatmap *m, int row, int column, double z) {
+    if (row < m->n_rows && column < m->n_x) m->z[(int64_t)row * m->n_x + column] = z; // the spare has none
 }
 
 snd_rtable *snd_record_table(snd_record *r, const char *title, const char *const *columns, int n) {

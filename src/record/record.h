@@ -99,6 +99,17 @@ typedef struct snd_panel {
     snd_series **series; int n_series, cap;
 } snd_panel;
 
+typedef struct snd_heatmap {   // a quantity over two axes as colours: z[row][column], NAN where unknown, log10 when `log`
+    snd_record *rec;
+    const char *title, *label;   // those of one title share a scale; label: whose it is ("pre")
+    const char *x_name, *y_name, *z_name;              // "step", "layer", "root mean square"
+    bool log;
+    int n_x, n_rows;
+    double *x;                   // of the columns, ascending
+    const char **rows;           // names, the first row lowest
+    double *z;
+} snd_heatmap;
+
 typedef struct snd_cell { const char *text; double num; bool log; } snd_cell;   // text NULL: num (a log10 when log)
 typedef struct snd_rtable {      // a small table beside the curves: the lecture's check values, a bench
     snd_record *rec;
@@ -113,9 +124,11 @@ struct snd_record {
     const char *title;           // NULL: made from the runs
     const char *command;         // the command that made it, NULL: unknown
     const char *version;         // of the program
+    const char *place;           // file or folder that it was read from; NULL: made here
     snd_run **runs; int n_runs, runs_cap;
     snd_verdict **verdicts; int n_verdicts, verdicts_cap;
     snd_panel **panels; int n_panels, panels_cap;
+    snd_heatmap **heatmaps; int n_heatmaps, heatmaps_cap;
     snd_rtable **tables; int n_tables, tables_cap;
     const char **notes; int n_notes, notes_cap;        // one sentence each
     bool failed;                 // an allocation failed
@@ -137,6 +150,8 @@ snd_verdict *snd_record_verdict(snd_record *r, const char *rule, snd_level level
 void snd_record_note(snd_record *r, const char *fmt, ...) SND_PRINTF(2, 3);
 /// "LABEL: note"; a note that is there already gets the label in front ("pre, post: note"), if it lacks it.
 void snd_record_note_on(snd_record *r, const char *label, const char *note);
+/// The panel of this title, made when there is none: runs of one record meet in it.
+snd_panel *snd_record_panel_of(snd_record *r, const char *title, const char *x_name, const char *y_name, bool log);
 snd_panel *snd_record_panel(snd_record *r, const char *title, const char *x_name, const char *y_name, bool log);
 /// n points; every array given here and below is copied (n numbers, NAN where unknown).
 snd_series *snd_panel_series(snd_panel *p, const char *label, const double *x, int n);
@@ -145,6 +160,11 @@ void snd_series_sd(snd_panel *p, snd_series *s, const double *sd);
 void snd_series_theory(snd_panel *p, snd_series *s, const double *theory);
 void snd_series_band(snd_panel *p, snd_series *s, const double *lo, const double *hi);
 void snd_series_ref(snd_panel *p, snd_series *s, double x, double y, const char *text);
+/// A heat map of n_x columns at x and n_rows rows, both at least 1; what it holds is NAN until snd_heatmap_put.
+snd_heatmap *snd_record_heatmap(snd_record *r, const char *title, const char *label, const double *x, int n_x,
+                             const char *const *rows, int n_rows);
+void snd_heatmap_axes(snd_heatmap *m, const char *x_name, const char *y_name, const char *z_name, bool log);
+void snd_heatmap_put(snd_heatmap *m, int row, int column, double z);
 snd_rtable *snd_record_table(snd_record *r, const char *title, const char *const *columns, int n);
 void snd_rtable_text(snd_rtable *t, const char *text);
 void snd_rtable_num(snd_rtable *t, double v, bool log);

@@ -195,6 +195,26 @@ static void write_panel(snd_json *j, const snd_panel *p) {
     snd_json_close(j, '}');
 }
 
+static void write_heatmap(snd_json *j, const snd_heatmap *m) {
+    snd_json_open(j, NULL, '{');
+    snd_json_str(j, "title", m->title);
+    snd_json_str(j, "label", m->label);
+    snd_json_str(j, "x", m->x_name);
+    snd_json_str(j, "y", m->y_name);
+    snd_json_str(j, "z", m->z_name);
+    snd_json_bool(j, "log10", m->log);
+    snd_json_nums(j, "columns", m->x, m->n_x);
+    snd_json_open(j, "rows", '[');
+    for (int i = 0; i < m->n_rows; i++) {
+        snd_json_open_flat(j, NULL, '{');
+        snd_json_str(j, "name", m->rows[i]);
+        snd_json_nums(j, "values", m->z + (int64_t)i * m->n_x, m->n_x);
+        snd_json_close(j, '}');
+    }
+    snd_json_close(j, ']');
+    snd_json_close(j, '}');
+}
+
 static void write_cell(snd_json *j, const snd_cell *c) {
     if (c->text) {
         snd_json_str(j, NULL, c->text);
@@ -237,6 +257,11 @@ static void write_rest(snd_json *j, const snd_record *r) {
     if (r->n_panels) {
         snd_json_open(j, "panels", '[');
         for (int i = 0; i < r->n_panels; i++) write_panel(j, r->panels[i]);
+        snd_json_close(j, ']');
+    }
+    if (r->n_heatmaps) {
+        snd_json_open(j, "heatmaps", '[');
+        for (int i = 0; i < r->n_heatmaps; i++) write_heatmap(j, r->heatmaps[i]);
         snd_json_close(j, ']');
     }
     if (r->n_tables) {

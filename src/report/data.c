@@ -133,7 +133,8 @@ static void put_series(const snd_page *p, snd_json *j, int record, const snd_ser
     snd_json_close(j, '}');
 }
 
-static void put_panel(const snd_page *p, snd_json *j, int record, const snd_panel *panel) {
+// The figure's curves come from every record that has the panel.
+static void put_panel(const snd_page *p, snd_json *j, const snd_panel *panel) {
     snd_json_open(j, NULL, '{');
     snd_json_str(j, "title", panel->title);
     snd_json_str(j, "x", panel->x_name);
@@ -141,8 +142,29 @@ static void put_panel(const snd_page *p, snd_json *j, int record, const snd_pane
     snd_json_bool(j, "log", panel->log);
     snd_json_bool(j, "xlog", panel->xlog);
     snd_json_open(j, "series", '[');
-    for (int i = 0; i < panel->n_series; i++) put_series(p, j, record, panel->series[i]);
+    for (int r = 0; r < p->n_records; r++)
+        for (int k = 0; k < p->records[r]->n_panels; k++) {
+            const snd_panel *from = p->records[r]->panels[k];
+            const bool same = snd_page_panel_same(from, panel);
+            for (int i = 0; same && i < from->n_series; i++) put_series(p, j, r, from->series[i]);
+        }
     snd_json_close(j, ']');
+    snd_json_close(j, '}');
+}
+
+static void put_heatmap(const snd_page *p, snd_json *j, int record, const snd_heatmap *m) {
+    snd_json_open(j, NULL, '{');
+    snd_json_str(j, "title", m->title);
+    put_label(p, j, record, m->label);
+    snd_json_str(j, "x", m->x_name);
+    snd_json_str(j, "y", m->y_name);
+    snd_json_str(j, "z", m->z_name);
+    snd_json_bool(j, "log", m->log);
+    snd_json_nums(j, "columns", m->x, m->n_x);
+    snd_json_open_flat(j, "rows", '[');
+    for (int i = 0; i < m->n_rows; i++) snd_json_str(j, NULL, m->rows[i]);
+    snd_json_close(j, ']');
+    snd_json_nums(j, "values", m->z, m->n_rows * m->n_x);
     snd_json_close(j, '}');
 }
 
@@ -157,7 +179,12 @@ void snd_page_data(const snd_page *p) {
     snd_json_close(&j, ']');
     snd_json_open(&j, "panels", '[');
     for (int r = 0; r < p->n_records; r++)
-        for (int i = 0; i < p->records[r]->n_panels; i++) put_panel(p, &j, r, p->records[r]->panels[i]);
+        for (int i = 0; i < p->records[r]->n_panels; i++)
+            if (snd_page_panel_first(p, r, i)) put_panel(p, &j, p->records[r]->panels[i]);
+    snd_json_close(&j, ']');
+    snd_json_open(&j, "heatmaps", '[');
+    for (int r = 0; r < p->n_records; r++)
+        for (int i = 0; i < p->records[r]->n_heatmaps; i++) put_heatmap(p, &j, r, p->records[r]->heatmaps[i]);
     snd_json_close(&j, ']');
     snd_json_close(&j, '}');
 }

@@ -124,11 +124,50 @@ static bool has_label(const snd_record *r, const char *label) {
     return false;
 }
 
+// "runs/a" and "runs/a/result.json" as "a": n bytes at the result. n = 0: no name.
+static const char *last_part(const char *place, int *n) {
+    static const char file[] = "/result.json";
+    size_t len = place ? strlen(place) : 0;
+    if (len > sizeof file - 1 && !strcmp(place + len - (sizeof file - 1), file)) len -= sizeof file - 1;
+    while (len > 0 && place[len - 1] == '/') len--;
+    size_t from = len;
+    while (from > 0 && place[from - 1] != '/') from--;
+    *n = (int)(len - from);
+    return place ? place + from : "";
+}
+
+static bool same_part(const snd_record *a, const snd_record *b) {
+    int n, m;
+    const char *x = last_part(a->place, &n), *y = last_part(b->place, &m);
+    return n == m && !strncmp(x, y, (size_t)n);
+}
+
 void snd_page_label(const snd_page *p, int record, const char *label, snd_buf *out) {
-    snd_buf_put(out, label);
-    for (int i = 0; i < record; i++) {
-        if (!has_label(p->records[i], label)) continue;
-        snd_buf_printf(out, " (%d)", record + 1);
-        return;
+    bool earlier = false, told = true;
+    int others = 0, n;
+    for (int i = 0; i < p->n_records; i++) {
+        if (i == record || !has_label(p->records[i], label)) continue;
+        others++;
+        earlier |= i < record;
+        told &= !same_part(p->records[i], p->records[record]);
     }
+    const char *part = last_part(p->records[record]->place, &n);
+    snd_buf_put(out, label);
+    if (others && told && n > 0)
+        snd_buf_printf(out, " (%.*s)", n, part);
+    else if (earlier)
+        snd_buf_printf(out, " (%d)", record + 1);
+}
+
+bool snd_page_panel_same(const snd_panel *a, const snd_panel *b) {
+    return !strcmp(a->title, b->title) && !strcmp(a->x_name, b->x_name) && !strcmp(a->y_name, b->y_name) &&
+           a->log == b->log && a->xlog == b->xlog;
+}
+
+bool snd_page_panel_first(const snd_page *p, int record, int panel) {
+    const snd_panel *mine = p->records[record]->panels[panel];
+    for (int r = 0; r <= record; r++)
+        for (int i = 0; i < (r < record ? p->records[r]->n_panels : panel); i++)
+            if (snd_page_panel_same(p->records[r]->panels[i], mine)) return false;
+    return true;
 }

@@ -13,8 +13,12 @@ typedef struct snd_page {
 void snd_html_text(snd_buf *b, const char *s);
 void snd_html_printf(snd_buf *b, const char *fmt, ...) SND_PRINTF(2, 3);   // what it prints is escaped
 void snd_html_number(snd_buf *b, double v, bool log, int digits);
-/// The label under which a run or series of records[i] appears: its own, or "label (i+1)" when an earlier record has it.
+/// The label under which a run or series of records[i] appears: its own; when another record has it too, "label (place)" by the
+/// last part of where each was read from, or "label (i+1)" for the later ones where those parts do not tell them apart.
 void snd_page_label(const snd_page *p, int record, const char *label, snd_buf *out);
+/// Panels that show the same (title, axes, scales) are one figure. True for the first of them.
+bool snd_page_panel_first(const snd_page *p, int record, int panel);
+bool snd_page_panel_same(const snd_panel *a, const snd_panel *b);
 /// Text in words: spans between backquotes become <code>, 10^116 gets a superscript.
 void snd_html_prose(snd_buf *b, const char *s);
 /// The records as JSON for report.js, safe inside <script>.

@@ -28,6 +28,14 @@ static void put_asset(snd_buf *b, const char *name) {
 
 static const char *const kind_words[SND_REC_KIND_COUNT] = {"", "Predicted", "Measured", "Demonstration", "Trained"};
 
+static void put_title_label(snd_page *p, int record, const char *label, int n) {
+    snd_buf text = {0};
+    snd_page_label(p, record, label, &text);
+    snd_html_printf(p->b, "%s%s", n ? ", " : ": ", text.s ? text.s : "");
+    p->b->failed |= text.failed;
+    snd_buf_free(&text);
+}
+
 // The record's own title, or its wirings: "Measured: pre, post".
 static void put_title(snd_page *p) {
     const snd_record *r = p->records[0];
@@ -41,7 +49,7 @@ static void put_title(snd_page *p) {
         for (int i = 0; i < p->records[k]->n_runs; i++) {
             const snd_record *from = p->records[k];
             if (i > 0 && strcmp(from->runs[i]->label, from->runs[i - 1]->label) == 0) continue;
-            if (n < 6) snd_html_printf(p->b, "%s%s", n ? ", " : ": ", from->runs[i]->label);
+            if (n < 6) put_title_label(p, k, from->runs[i]->label, n);
             n++;
         }
     if (n > 6) snd_buf_printf(p->b, " and %d more", n - 6);

@@ -1,12 +1,12 @@
-// The curves of a run, in bounded memory: losses, rates and gradient norms in windows of steps, every layer at a few moments.
-// At the end they become panels of the run's record.
+// The curves of a run, in bounded memory: losses, rates and gradient norms in windows of steps, every layer at some moments.
+// At the end they become panels and heat maps of the run's record.
 #include "train/inner.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_WINDOWS = 400, MOST_VALID = 400, MOMENTS = 5 };
+enum { MOST_WINDOWS = 400, MOST_VALID = 400, MOST_LOOKS = 80 };
 
 typedef struct window {
     double step, loss, lr, log_norm, sec; // sums
@@ -18,9 +18,10 @@ struct snd_history {
     int windows;
     window w[MOST_WINDOWS];
     double valid_step[MOST_VALID], valid[MOST_VALID];
-    int n_valid, n_layers, n_moments;
-    int64_t moment[MOMENTS + 1];
-    snd_layer_state *layers; // [MOMENTS + 1][n_layers]
+    int n_valid, n_layers, n_looks;
+    int64_t seen, stride; // looks so far; every how manyth is kept
+    int64_t look[MOST_LOOKS + 1];
+    snd_layer_state *layers; // [MOST_LOOKS + 2][n_layers]; behind what is kept the newest look, and the names alone
 };
 
 sonde_status snd_history_make(snd_trainer *t, snd_history **out) {
@@ -29,20 +30,40 @@ sonde_status snd_history_make(snd_trainer *t, snd_history **out) {
     h->steps = t->s.steps;
     h->windows = h->steps < MOST_WINDOWS ? (int)h->steps : MOST_WINDOWS;
     h->n_layers = t->n_layers;
-    SND_NEW(t->arena, h->layers, (MOMENTS + 1) * t->n_layers + 1);
+    h->stride = 1;
+    SND_NEW(t->arena, h->layers, (MOST_LOOKS + 2) * t->n_layers + 1);
+    for (int i = 0; i < t->n_layers; i++) h->layers[(MOST_LOOKS + 1) * t->n_layers + i].name = t->layers[i].name;
     *out = h;
     return SONDE_OK;
 }
 
-// Moments stand about evenly over the run, the first at the first look; the newest look stands behind them.
+static snd_layer_state *look(const snd_history *h, int i) {
+    return h->layers + (int64_t)i * h->n_layers;
+}
+
+snd_layer_state *snd_history_layers(const snd_history *h, int *n) {
+    *n = h->n_layers;
+    return look(h, MOST_LOOKS + 1);
+}
+
+static void put_look(snd_history *h, int i, const snd_step *s) {
+    h->look[i] = s->step;
+    memcpy(look(h, i), s->layers, (size_t)h->n_layers * sizeof *h->layers);
+}
+
+// With more looks than room, every second one goes, and from then on only as many are kept: they stay evenly spaced.
 static void keep_layers(snd_history *h, const snd_step *s) {
-    const size_t bytes = (size_t)h->n_layers * sizeof *h->layers;
-    if (h->n_moments < MOMENTS && s->step * MOMENTS >= h->steps * h->n_moments) {
-        h->moment[h->n_moments] = s->step;
-        memcpy(h->layers + h->n_moments++ * h->n_layers, s->layers, bytes);
+    put_look(h, MOST_LOOKS, s);
+    if (h->seen++ % h->stride != 0) return;
+    if (h->n_looks == MOST_LOOKS) {
+        for (int i = 1; i < MOST_LOOKS / 2; i++) {
+            h->look[i] = h->look[2 * i];
+            memcpy(look(h, i), look(h, 2 * i), (size_t)h->n_layers * sizeof *h->layers);
+        }
+        h->n_looks = MOST_LOOKS / 2;
+        h->stride *= 2;
     }
-    h->moment[MOMENTS] = s->step;
-    memcpy(h->layers + MOMENTS * h->n_layers, s->layers, bytes);
+    put_look(h, h->n_looks++, s);
 }
 
 void snd_history_step(snd_history *h, const snd_step *s) {
@@ -105,12 +126,15 @@ static void tell_curves(const snd_history *h, snd_record *r, const char *label) 
         lr[n] = w->lr / (double)w->n;
         norm[n++] = w->log_norm / (double)w->n;
     }
-    snd_panel *p = snd_record_panel(r, "Loss", "step", "nats per target", false);
+    snd_panel *p = snd_record_panel_of(r, "Loss", "step", "nats per target", false);
     put_curve(p, label, x, loss, n);
-    put_curve(p, snd_record_text(r, "%s, validation", label), h->valid_step, h->valid, h->n_valid);
-    p = snd_record_panel(r, "Norm of the gradient", "step", "norm before clipping", true);
+    if (h->n_valid) {
+        p = snd_record_panel_of(r, "Loss in validation", "step", "nats per target", false);
+        put_curve(p, label, h->valid_step, h->valid, h->n_valid);
+    }
+    p = snd_record_panel_of(r, "Norm of the gradient", "step", "norm before clipping", true);
     put_curve(p, label, x, norm, n);
-    p = snd_record_panel(r, "Learning rate", "step", "learning rate", false);
+    p = snd_record_panel_of(r, "Learning rate", "step", "learning rate", false);
     put_curve(p, label, x, lr, n);
 }
 
@@ -128,27 +152,38 @@ static double entropy(const snd_layer_state *l) {
     return l->entropy;
 }
 
-// Only layers: what stands outside them comes last.
-static sonde_status tell_layers(const snd_history *h, snd_record *r, const char *title, const char *y_name, bool log,
-                                pick *get) {
-    const int n = h->n_layers - 1;
-    double *x, *y;
-    SND_NEW(r->arena, x, n + 1);
-    SND_NEW(r->arena, y, n + 1);
-    bool any = false;
-    for (int i = 0; i < n; i++) x[i] = i;
-    snd_panel *p = NULL;
-    for (int m = 0; m <= MOMENTS; m++) {
-        const bool newest = m == MOMENTS && h->n_moments && h->moment[m] > h->moment[h->n_moments - 1];
-        if (m >= h->n_moments && !newest) continue;
-        for (int i = 0; i < n; i++) {
-            y[i] = get(&h->layers[m * h->n_layers + i]);
-            any |= isfinite(y[i]);
-        }
-        if (!any) return SONDE_OK;
-        if (!p) p = snd_record_panel(r, title, "layer", y_name, log);
-        put_curve(p, snd_record_text(r, "step %lld", (long long)h->moment[m]), x, y, n);
+typedef struct columns {
+    int n, at[MOST_LOOKS + 1]; // which looks
+    double step[MOST_LOOKS + 1];
+} columns;
+
+static columns columns_of(const snd_history *h) {
+    columns c = {0};
+    for (int i = 0; i <= MOST_LOOKS; i++) {
+        const bool newest = i == MOST_LOOKS && h->n_looks && h->look[i] > h->look[h->n_looks - 1];
+        if (i >= h->n_looks && !newest) continue;
+        c.at[c.n] = i;
+        c.step[c.n++] = (double)h->look[i];
     }
+    return c;
+}
+
+// Only layers: what stands outside them comes last. A quantity that no layer has makes no map.
+static sonde_status tell_layers(const snd_history *h, snd_run *u, const char *title, const char *z_name, bool log,
+                                pick *get) {
+    const columns c = columns_of(h);
+    const int n = h->n_layers - 1;
+    const char **names;
+    bool any = false;
+    for (int k = 0; k < c.n; k++)
+        for (int i = 0; i < n; i++) any |= isfinite(get(&look(h, c.at[k])[i]));
+    if (!any) return SONDE_OK;
+    SND_NEW(u->rec->arena, names, n);
+    for (int i = 0; i < n; i++) names[i] = look(h, 0)[i].name;
+    snd_heatmap *m = snd_record_heatmap(u->rec, title, u->label, c.step, c.n, names, n);
+    snd_heatmap_axes(m, "step", "layer", z_name, log);
+    for (int k = 0; k < c.n; k++)
+        for (int i = 0; i < n; i++) snd_heatmap_put(m, i, k, get(&look(h, c.at[k])[i]));
     return SONDE_OK;
 }
 
@@ -158,8 +193,8 @@ static void put(snd_rvalue *v, const char *metric, double rms) {
 
 // The newest look, as values of the run.
 static void tell_values(const snd_history *h, snd_run *u) {
-    const snd_layer_state *l = h->layers + MOMENTS * h->n_layers;
-    for (int i = 0; h->n_moments && i + 1 < h->n_layers; i++) {
+    const snd_layer_state *l = look(h, MOST_LOOKS);
+    for (int i = 0; h->n_looks && i + 1 < h->n_layers; i++) {
         int layer = 0;
         const char *name = snd_record_text(u->rec, "%s.x", l[i].name);
         (void)snd_layer_prefix(name, &layer);
@@ -173,12 +208,11 @@ sonde_status snd_history_tell(const snd_history *h, snd_run *u) {
     snd_record *r = u->rec;
     tell_curves(h, r, u->label);
     tell_values(h, u);
-    if (h->n_layers > 1) {
-        SND_TRY(tell_layers(h, r, "Stream at the end of each layer", "root mean square", true, stream));
-        SND_TRY(
-            tell_layers(h, r, "Gradient of the stream at the end of each layer", "root mean square", true, gradient));
-        SND_TRY(tell_layers(h, r, "Update of each layer's weights", "|update| / |weights|", true, update));
-        SND_TRY(tell_layers(h, r, "Least entropy of each layer's attention", "share of the largest possible", false,
+    if (h->n_layers > 1 && h->n_looks) {
+        SND_TRY(tell_layers(h, u, "Stream at the end of each layer", "root mean square", true, stream));
+        SND_TRY(tell_layers(h, u, "Gradient of that stream", "root mean square", true, gradient));
+        SND_TRY(tell_layers(h, u, "Update of each layer's weights", "|update| / |weights|", true, update));
+        SND_TRY(tell_layers(h, u, "Least entropy of each layer's attention", "share of the largest possible", false,
                             entropy));
     }
     return snd_record_status(r);

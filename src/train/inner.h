@@ -105,6 +105,8 @@ void snd_watcher_tell(const snd_watcher *w, snd_record *r, const char *label);
 
 typedef struct snd_history snd_history;
 sonde_status snd_history_make(snd_trainer *t, snd_history **out) SONDE_MUST_CHECK;
+/// The run's layers with their names, for numbers that come from a file.
+snd_layer_state *snd_history_layers(const snd_history *h, int *n);
 void snd_history_step(snd_history *h, const snd_step *s);
 void snd_history_valid(snd_history *h, int64_t step, double loss);
 /// Seconds of a step, validations and checkpoints apart: the median over the windows. NaN: none.
@@ -112,11 +114,18 @@ double snd_history_step_sec(const snd_history *h);
 /// Panels and the last look at every layer.
 sonde_status snd_history_tell(const snd_history *h, snd_run *u) SONDE_MUST_CHECK;
 
-typedef struct snd_log snd_log;        // metrics.jsonl; NULL: nobody wants one
-/// The lines of steps up to this one stay (0: none), and go into the history.
+typedef struct snd_log snd_log;        // metrics.jsonl and the event file; NULL: nobody wants them
+/// What was written of steps up to this one stays (0: none), and goes into the history.
 sonde_status snd_log_open(const char *dir, int64_t step, snd_history *h, snd_log **out) SONDE_MUST_CHECK;
 void snd_log_close(snd_log *l);
 sonde_status snd_log_step(snd_log *l, const snd_step *s) SONDE_MUST_CHECK;
 sonde_status snd_log_valid(snd_log *l, int64_t step, double valid, double accuracy) SONDE_MUST_CHECK;
+
+// events.c: records of TensorBoard's event files, appended to b. t_sec: since 1970.
+void snd_events_start(snd_buf *b, double t_sec);
+void snd_events_step(snd_buf *b, double t_sec, const snd_step *s);
+void snd_events_valid(snd_buf *b, double t_sec, int64_t step, double valid, double accuracy);
+/// How many of n bytes, from the first on, are whole records of steps up to this one.
+size_t snd_events_until(const char *bytes, size_t n, int64_t step);
 
 #endif

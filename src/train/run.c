@@ -13,8 +13,9 @@ typedef struct run {
     snd_watcher *watcher;
     snd_history *history;
     snd_train_state state;
-    double start, since_loss, since_sec;         // sums since the last point
-    int64_t since_steps, since_targets, targets; // the last: in all that this process did
+    double start, since_loss, since_sec;                // sums since the last point
+    int64_t since_steps, since_targets, targets, steps; // the last two: in all that this process did
+    bool looked;
 } run;
 
 // ---- a point --------------------------------------------------------------------------------------------------------------------
@@ -33,24 +34,31 @@ static sonde_status validate(run *r, double *valid) {
     return SONDE_OK;
 }
 
+// What every step has to show.
+static snd_train_point point_at(const run *r, const snd_step *last) {
+    const double sec = snd_now() - r->start;
+    return (snd_train_point){.step = last->step,
+                             .steps = r->s->steps,
+                             .epochs = snd_trainer_epochs(r->t),
+                             .loss = last->loss,
+                             .valid = NAN,
+                             .accuracy = r->state.accuracy,
+                             .lr = last->lr,
+                             .grad_norm = last->grad_norm,
+                             .tokens_per_s = (double)r->since_targets / r->since_sec,
+                             .seconds = sec,
+                             .seconds_left = sec / (double)r->steps * (double)(r->s->steps - last->step),
+                             .layers = r->t->layers,
+                             .n_layers = r->looked ? r->t->n_layers : 0};
+}
+
 static sonde_status point(run *r, const snd_step *last) {
     double valid;
     SND_TRY(validate(r, &valid));
-    const int64_t left = r->s->steps - last->step;
-    const double per_step = r->since_sec / (double)r->since_steps;
-    const snd_train_point p = {.step = last->step,
-                               .steps = r->s->steps,
-                               .epochs = snd_trainer_epochs(r->t),
-                               .loss = r->since_loss / (double)r->since_steps,
-                               .valid = valid,
-                               .accuracy = isnan(valid) ? NAN : r->state.accuracy,
-                               .lr = last->lr,
-                               .grad_norm = last->grad_norm,
-                               .tokens_per_s = (double)r->since_targets / r->since_sec,
-                               .seconds = snd_now() - r->start,
-                               .seconds_left = per_step * (double)left,
-                               .layers = r->t->layers,
-                               .n_layers = r->t->n_layers};
+    snd_train_point p = point_at(r, last);
+    p.loss = r->since_loss / (double)r->since_steps;
+    p.valid = valid;
+    if (isnan(valid)) p.accuracy = NAN;
     r->since_loss = r->since_sec = 0;
     r->since_steps = r->since_targets = 0;
     if (r->o->point) r->o->point(r->o->ctx, &p);
@@ -70,6 +78,8 @@ static void count(run *r, const snd_step *s) {
     r->since_sec += s->seconds;
     r->since_targets += s->targets;
     r->since_steps++;
+    r->steps++;
+    r->looked |= s->layers != NULL;
     r->targets += s->targets;
     r->state.targets += s->targets;
 }
@@ -85,7 +95,8 @@ static sonde_status one_step(run *r) {
     SND_TRY(snd_log_step(r->log, &s));
     SND_TRY(snd_watcher_step(r->watcher, r->t, &s));
     snd_history_step(r->history, &s);
-    if (r->o->progress) r->o->progress(r->o->ctx, s.step, r->s->steps);
+    const snd_train_point now = point_at(r, &s);
+    if (r->o->progress) r->o->progress(r->o->ctx, &now);
     if (due(r->s->eval_every, s.step, r->s->steps)) SND_TRY(point(r, &s));
     return due(r->s->save_every, s.step, r->s->steps) ? save(r) : SONDE_OK;
 }

@@ -123,10 +123,10 @@ sonde_status snd_checkpoint_load(snd_trainer *t, snd_train_state *state, const c
 /// What a person sees of a run while it goes on.
 typedef struct snd_train_point {
     int64_t step, steps;
-    double epochs, loss;               // loss: mean since the point before
-    double valid, accuracy;            // NaN: not looked at now; no classes
+    double epochs, loss;               // loss: mean since the point before; progress: of this step
+    double valid, accuracy;            // NaN: not looked at now; no classes. progress: accuracy as it was last
     double lr, grad_norm, tokens_per_s, seconds, seconds_left;
-    const snd_layer_state *layers; int n_layers;       // of the last look; the last one stands for what is in no layer
+    const snd_layer_state *layers; int n_layers;       // of the last look, 0: none yet; the last one stands for what is in no layer
 } snd_train_point;
 
 typedef struct snd_train_opts {
@@ -135,7 +135,7 @@ typedef struct snd_train_opts {
     bool resume;                       // from the newest checkpoint in dir
     snd_run *run;                      // of a record: gets verdicts, panels, the last look at every layer; NULL: nobody asks
     void (*point)(void *ctx, const snd_train_point *p);             // at every validation; may be NULL
-    void (*progress)(void *ctx, int64_t step, int64_t steps); void *ctx;   // after every step; may be NULL
+    void (*progress)(void *ctx, const snd_train_point *p); void *ctx;      // after every step; may be NULL
 } snd_train_opts;
 
 typedef struct snd_train_result {

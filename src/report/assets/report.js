@@ -323,6 +323,129 @@
     return plot;
   }
 
+  // ---- heat maps ---------------------------------------------------------------------------------------------------------
+  // A map's input: {title, label, x, y, z (names), log, columns[], rows[] (the first lowest), values[] row by row}. All maps
+  // of one title share the scale of colours, so that runs can be compared by eye.
+
+  const heats = [];
+  const heatStops = ['#1b1f52', '#2a4f8f', '#28808f', '#3fab74', '#a3ca4a', '#f7e35a'].map(parts);
+  function heatColor(share) {
+    const at = Math.min(1, Math.max(0, share)) * (heatStops.length - 1), i = Math.min(heatStops.length - 2, Math.floor(at));
+    return 'rgb(' + heatStops[i].map((v, k) => Math.round(v + (at - i) * (heatStops[i + 1][k] - v))).join(',') + ')';
+  }
+
+  function heatRange(title) {
+    let lo = Infinity, hi = -Infinity;
+    for (const m of data.heatmaps) if (m.title === title) for (const v of m.values) if (isNum(v)) { lo = Math.min(lo, v); hi = Math.max(hi, v); }
+    if (!(lo <= hi)) return [0, 1];
+    const log = data.heatmaps.some((m) => m.title === title && m.log), least = log ? Math.log10(2) : 0.1;
+    return hi - lo >= least ? [lo, hi] : [(lo + hi - least) / 2, (lo + hi + least) / 2]; // what hardly changes looks even
+  }
+
+  // Edges of the columns: half way between neighbours, the outer ones as wide as on their inner side.
+  function heatEdges(x) {
+    if (x.length === 1) return [x[0] - 0.5, x[0] + 0.5];
+    const mid = x.slice(1).map((v, i) => (v + x[i]) / 2);
+    return [2 * x[0] - mid[0]].concat(mid, [2 * x[x.length - 1] - mid[mid.length - 1]]);
+  }
+
+  const rowLabel = (name) => name.replace(/^layers\./, '').replace('.layers.', ' ');
+
+  function heatBar(h, c, box) {
+    const x = box.right + 12, ticks = h.map.log ? decadeTicks(h.range[0], h.range[1], 5) : linearTicks(h.range[0], h.range[1], 5, false);
+    for (let y = 0; y < box.height; y++) {
+      c.fillStyle = heatColor(1 - y / (box.height - 1));
+      c.fillRect(x, box.top + y, 10, 1.5);
+    }
+    c.fillStyle = css('--muted');
+    c.textAlign = 'left';
+    for (const t of ticks) c.fillText(t.label, x + 14, box.top + box.height * (1 - (t.v - h.range[0]) / (h.range[1] - h.range[0])));
+  }
+
+  function heatAxes(h, c, box) {
+    const m = h.map, e = h.edges, step = Math.max(1, Math.ceil(m.rows.length * 14 / box.height));
+    c.fillStyle = css('--muted');
+    c.textAlign = 'right';
+    for (let r = 0; r < m.rows.length; r += step) c.fillText(rowLabel(m.rows[r]), box.left - 6, box.bottom - (r + 0.5) * box.height / m.rows.length);
+    c.textAlign = 'center';
+    for (const t of linearTicks(m.columns[0], m.columns[m.columns.length - 1], Math.max(2, box.width / 70), true))
+      c.fillText(t.label, box.left + box.width * (t.v - e[0]) / (e[e.length - 1] - e[0]), box.bottom + 12);
+  }
+
+  function heatDraw(h) {
+    const m = h.map, wide = Math.max(200, h.width || h.canvas.parentNode.clientWidth), tall = 200, ratio = devicePixelRatio || 1;
+    h.canvas.width = Math.round(wide * ratio);
+    h.canvas.height = Math.round(tall * ratio);
+    h.canvas.style.width = wide + 'px';
+    h.canvas.style.height = tall + 'px';
+    const c = h.canvas.getContext('2d'), e = h.edges;
+    const left = 12 + 6.5 * Math.max(...m.rows.map((r) => rowLabel(r).length)), box = {left: left, right: wide - 70, top: 8, bottom: tall - 22};
+    box.width = box.right - box.left;
+    box.height = box.bottom - box.top;
+    h.box = box;
+    c.scale(ratio, ratio);
+    c.font = '12px ' + css('--sans');
+    c.textBaseline = 'middle';
+    const px = (v) => box.left + box.width * (v - e[0]) / (e[e.length - 1] - e[0]), high = box.height / m.rows.length;
+    m.values.forEach((v, i) => {
+      if (!isNum(v)) return;
+      const r = Math.floor(i / m.columns.length), k = i % m.columns.length, x = px(e[k]);
+      c.fillStyle = heatColor((v - h.range[0]) / (h.range[1] - h.range[0]));
+      c.fillRect(x, box.bottom - (r + 1) * high, px(e[k + 1]) - x + 0.5, high + 0.5);
+    });
+    c.strokeStyle = css('--line');
+    c.strokeRect(box.left, box.top, box.width, box.height);
+    heatBar(h, c, box);
+    heatAxes(h, c, box);
+    if (!h.at) return;
+    c.strokeStyle = css('--ink');
+    c.lineWidth = 2;
+    c.strokeRect(px(e[h.at[1]]), box.bottom - (h.at[0] + 1) * high, px(e[h.at[1] + 1]) - px(e[h.at[1]]), high);
+  }
+
+  function heatSelect(h, row, column) {
+    const m = h.map;
+    h.at = [Math.max(0, Math.min(m.rows.length - 1, row)), Math.max(0, Math.min(m.columns.length - 1, column))];
+    const v = m.values[h.at[0] * m.columns.length + h.at[1]];
+    heatDraw(h);
+    h.readout.replaceChildren(el('b', null, m.x + ' ' + m.columns[h.at[1]] + ', ' + m.rows[h.at[0]]), ': ' + (isNum(v) ? say(v, m.log, 3) : 'not known'));
+  }
+
+  function heatPoint(h, ev) {
+    const r = h.canvas.getBoundingClientRect(), b = h.box, e = h.edges, x = e[0] + (e[e.length - 1] - e[0]) * (ev.clientX - r.left - b.left) / b.width;
+    if (x < e[0] || x > e[e.length - 1]) return;
+    let k = 0;
+    while (k + 1 < h.map.columns.length && e[k + 1] < x) k++;
+    heatSelect(h, Math.floor((b.bottom - (ev.clientY - r.top)) / b.height * h.map.rows.length), k);
+  }
+
+  function heatKey(h, ev) {
+    const move = {ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowUp: [1, 0], ArrowDown: [-1, 0]}[ev.key];
+    if (!move) return;
+    ev.preventDefault();
+    if (h.at) heatSelect(h, h.at[0] + move[0], h.at[1] + move[1]); else heatSelect(h, 0, 0);
+  }
+
+  function heatCsv(m) {
+    const q = (s) => '"' + String(s).replace(/"/g, '""') + '"';
+    const lines = [[m.y].concat(m.columns.map((x) => m.x + ' ' + x)).map(q).join(',')];
+    m.rows.forEach((r, i) => lines.push([q(r)].concat(m.columns.map((x, k) => { const v = m.values[i * m.columns.length + k]; return isNum(v) ? String(v) : ''; })).join(',')));
+    return lines.join('\n') + '\n';
+  }
+
+  function heatStart(host, m) {
+    const known = m.values.filter(isNum), h = {map: m, range: heatRange(m.title), edges: heatEdges(m.columns), at: null};
+    h.canvas = el('canvas', {class: 'heat', tabindex: '0', role: 'img', 'aria-label': m.label + ': ' + m.z + ' by ' + m.y + ' and ' + m.x + (known.length
+      ? ', from ' + say(known.reduce((a, b) => Math.min(a, b)), m.log, 3) + ' to ' + say(known.reduce((a, b) => Math.max(a, b)), m.log, 3) : '') + '. Arrow keys read the cells.',
+    on: {mousemove: (ev) => heatPoint(h, ev), click: (ev) => heatPoint(h, ev), mouseleave: () => { h.at = null; h.readout.textContent = ''; heatDraw(h); }, keydown: (ev) => heatKey(h, ev)}});
+    h.readout = el('p', {class: 'readout', 'aria-live': 'polite'});
+    const csv = el('button', {type: 'button', class: 'csv', on: {click: () => save(fileName(m.title + ' ' + m.label), heatCsv(m))}}, 'Download CSV');
+    host.replaceChildren(el('p', {class: 'y-name'}, m.y + '; colours: ' + m.z + (m.log ? ' (log scale)' : '')), el('div', {class: 'heat-box'}, h.canvas),
+      el('p', {class: 'x-name'}, m.x), el('div', {class: 'legend'}, csv), h.readout);
+    heats.push(h);
+    heatDraw(h);
+  }
+
   // ---- the key ---------------------------------------------------------------------------------------------------------
 
   function fillKeys() {
@@ -331,8 +454,9 @@
       ['band of the theory', '<svg width="26" height="10" aria-hidden="true"><rect width="26" height="10" fill="currentColor" opacity=".22"/></svg>'],
       ['value stated elsewhere', '<svg width="14" height="12" aria-hidden="true"><circle cx="7" cy="6" r="4" fill="none" stroke="currentColor" stroke-width="2"/></svg>']];
     for (const key of document.querySelectorAll('[data-key]')) {
-      const refs = key.closest('#panels') && data.panels.some((p) => p.series.some((s) => s.refs.length));
-      for (const p of refs ? entries : entries.slice(0, 3)) {
+      const panels = key.closest('#panels'), any = (what) => panels && data.panels.some((p) => p.series.some((s) => s[what] && s[what].length));
+      const theory = panels ? any('t') : data.runs.some((r) => Object.values(r.values.metrics).some((m) => m.t));
+      for (const p of any('refs') ? entries : theory ? entries.slice(0, 3) : []) {
         const s = el('span');
         s.innerHTML = p[1];
         s.append(p[0]);
@@ -569,6 +693,7 @@
 
   function redraw() {
     for (const p of plots.slice()) draw(p.host, p.raw);
+    heats.forEach(heatDraw);
   }
   const dark = () => matchMedia('(prefers-color-scheme: dark)');
   function isDark() {
@@ -586,14 +711,20 @@
   addEventListener('beforeprint', () => {
     before = document.documentElement.dataset.theme || '';
     setTheme('light');
+    for (const h of heats) { h.width = 320; heatDraw(h); }
     for (const p of plots) p.g.resize(Math.min(p.host.clientWidth, 340), 210);
   });
-  addEventListener('afterprint', () => { if (before !== null) setTheme(before || null); before = null; });
+  addEventListener('resize', () => heats.forEach(heatDraw));
+  addEventListener('afterprint', () => { for (const h of heats) h.width = 0; if (before !== null) setTheme(before || null); before = null; });
 
   fillKeys();
   data.panels.forEach((p, i) => {
     const host = document.querySelector('[data-panel="' + i + '"] .plot');
     if (host) draw(host, Object.assign({file: p.title}, p));
+  });
+  data.heatmaps.forEach((m, i) => {
+    const host = document.querySelector('[data-heatmap="' + i + '"] .plot');
+    if (host) heatStart(host, m);
   });
   const measured = data.runs.filter((r) => r.values.names.length);
   depthFigures(measured);
