@@ -80,7 +80,7 @@ static int layers_of(const snd_train_point *p, pick *get, double *log_of, int mo
 // ---- lines that stay --------------------------------------------------------------------------------------------------------------
 
 static void put_head(const snd_train_point *p, snd_buf *b) {
-    snd_buf_printf(b, "%9s  %6s  %7s  %7s%s  %-*s  %8s  %8s  %8s  %7s  %s\n", "step", "epoch", "loss", "valid",
+    snd_buf_printf(b, "%9s  %8s  %7s  %7s%s  %-*s  %8s  %8s  %8s  %7s  %s\n", "step", "epoch", "loss", "valid",
                    isnan(p->accuracy) ? "" : "     right", SPARK, "", "lr", "gradient",
                    isnan(p->accuracy) ? "tokens/s" : "rows/s", "left", p->n_layers > 1 ? "stream by layer" : "");
 }
@@ -89,7 +89,7 @@ static void put_line(const snd_train_view *v, const snd_train_point *p, snd_buf 
     char loss[40], valid[40], hits[40], lr[40], norm[40], speed[40], epochs[40], left[40];
     double log_rms[256];
     const int n = v->points < MOST_POINTS ? v->points : MOST_POINTS;
-    snd_buf_printf(b, "%9lld  %6s  %7s  %7s  ", (long long)p->step, snd_pretty(epochs, p->epochs, 3),
+    snd_buf_printf(b, "%9lld  %8s  %7s  %7s  ", (long long)p->step, snd_pretty(epochs, p->epochs, 3),
                    snd_pretty(loss, p->loss, 4), isnan(p->valid) ? "-" : snd_pretty(valid, p->valid, 4));
     if (!isnan(p->accuracy)) snd_buf_printf(b, "%6s %%  ", snd_pretty(hits, 100 * p->accuracy, 4));
     put_spark(v, b, v->losses, n, SPARK, false);
