@@ -286,7 +286,7 @@ static sonde_status check_cond(const job *j, snd_build *b) {
 
 // ---- weights ----------------------------------------------------------------------------------------------------------------
 
-// --dtype bf16: weights and inputs are those that bf16 can hold; arithmetic and what lies between is f32.
+// --dtype bf16: weights are those that bf16 can hold; inputs, arithmetic and what lies between are f32.
 static void round_bf16(float *v, int64_t n) {
     for (int64_t i = 0; i < n; i++) v[i] = snd_bf16_to_f32(snd_f32_to_bf16(v[i]));
 }
@@ -396,13 +396,7 @@ static sonde_status ask(job *j, snd_id of) {
 // ---- computing and writing ------------------------------------------------------------------------------------------------------
 
 static sonde_status set_input(job *j, snd_id v, const snd_tensor *t) {
-    if (j->o->dtype != SND_BF16 || is_integer(t->dtype)) return snd_exec_set(j->exec, v, t->data, t->dtype);
-    const int64_t n = snd_shape_size(t->shape);
-    float *f;
-    SND_NEW(j->arena, f, n);
-    snd_convert(t->data, t->dtype, f, SND_F32, n);
-    round_bf16(f, n);
-    return snd_exec_set(j->exec, v, f, SND_F32);
+    return snd_exec_set(j->exec, v, t->data, t->dtype);
 }
 
 static sonde_status set_inputs(job *j) {
