@@ -667,7 +667,7 @@ static void hostile_files(void **state) {
     refused(write_text("x.txt", "1,0\ntext,1"), SND_TASK_CLASS, NULL, NULL, SONDE_EINPUT,
             "line 2, column 1: 'text' is not");
     refused(write_text("x.txt", "text"), SND_TASK_LM, "kind", "pairs", SONDE_EUNSUPPORTED,
-            "pairs do not serve the objective lm, which needs text or tokens");
+            "data of kind pairs do not serve the objective lm, which needs text or tokens");
     refused(write_text("x.bin", "text"), SND_TASK_MLM, NULL, NULL, SONDE_EUNSUPPORTED, "have no mask token");
     refused(write_text("x.txt", "text"), SND_TASK_LM, "tokenizer", "no/such.json", SONDE_EIO, "no/such.json");
     refused(write_text("x.txt", "text"), SND_TASK_LM, "valid_path", "no/such.txt", SONDE_EIO, "no/such.txt");

@@ -281,6 +281,27 @@ static void norms_have_the_closed_forms(void **state) {
     }
 }
 
+// One or two features: the forward values span the width, so there is no room for noise beside them, and a stream of one
+// feature is no number per row. The law is the infinitely wide net's all the same, at a cost linear in depth.
+static void narrow_streams_keep_the_law(void **state) {
+    (void)state;
+    enum { L = 48 };
+    for (int width = 1; width <= 3; width++) {
+        net a = open_net(64, width, width, 0.3);
+        snd_mid x = a.x0, xs[L + 1] = {x};
+        for (int l = 1; l <= L; l++) {
+            snd_m_boundary(a.t);
+            xs[l] = x = snd_m_add(a.t, x, block2(&a, SND_GFN_RELU, 2, snd_m_rms_norm(a.t, x, 0)), 1, 1);
+        }
+        snd_m_backward(a.t, x);
+        for (int l = 0; l <= L; l++) {
+            CHECK_REL(q_of(&a, xs[l]), l + 1, 1e-10);
+            CHECK_REL(gq_of(&a, xs[l]), (L + 1.0) / (l + 1), 1e-6);
+        }
+        close_net(&a);
+    }
+}
+
 static void eps_stands_beside_the_variance(void **state) {
     (void)state;
     net a = open_net(64, 256, 256, 0.3);
@@ -694,6 +715,7 @@ int main(void) {
         cmocka_unit_test(scaled_residuals_have_the_closed_forms),
         cmocka_unit_test(growth_leaves_the_range_of_double),
         cmocka_unit_test(norms_have_the_closed_forms),
+        cmocka_unit_test(narrow_streams_keep_the_law),
         cmocka_unit_test(eps_stands_beside_the_variance),
         cmocka_unit_test(one_matrix_nets_grow_by_their_mean),
         cmocka_unit_test(one_matrix_pre_norm_has_the_lecture_correlations),

@@ -40,6 +40,9 @@ try 0 eval lm --json; json 'd["schema"] == "sonde.eval/1" and 0 < d["nats"] < d[
 json 'abs(d["bits_per_byte"] - d["nats"] * d["targets"] / d["bytes"] / 0.6931471805599453) < 1e-12'
 try 0 eval lm --data text --stride 8 --json; json 'd["split"] == "all of it" and d["stride"] == 8'
 json 'd["targets"] == d["bytes"] == len(open("text").read()) - 1'
+printf 'ΩΩΩ the cat sat on the mat and the dog sat' >strange # Ω: two bytes, unknown
+try 0 eval lm --data strange --json; json 'd["unknown"] == 2 and d["targets"] == 41 and d["bytes"] == 43'
+try 0 eval lm --data strange; out "2 of the targets are characters"
 newest=$(ls lm/checkpoints | sort -n | tail -1)
 try 0 eval "lm/checkpoints/$newest" --json; cp out one
 try 0 eval lm --checkpoint "$newest" --json
@@ -63,6 +66,10 @@ try 0 generate lm --prompt "the " --tokens 20 --samples 3 --seed 5 --json
 sed '/seconds/d' one >a; sed '/seconds/d' out >b; cmp -s a b || bad "the same seed gives another text"
 try 0 generate lm --prompt "the " --tokens 100; err "a second"; err "read again"
 try 2 generate lm; err "--prompt"
+try 2 generate lm --prompt "the" --context 33; err "learned positions end at context, 32"; [ -s out ] && bad "a prompt before the refusal"
+try 2 train --resume lm --lr 1; err "would change nothing"; grep -q "lr: 1$" lm/spec.yaml && bad "a rate no step was made with"
+try 2 train --resume lm --steps 30; err "stands at step 60 and steps is 30"
+try 0 train --resume lm -q
 try 2 generate lm --prompt ""; err "the value is empty"
 try 2 translate lm; err "needs an encoder-decoder"
 

@@ -82,6 +82,7 @@ static void put_json(snd_cli *c, const snd_loaded *l, const snd_set *set, const 
     snd_json_num(&j, "perplexity", exp(r->nats));
     if (r->bytes > 0) snd_json_num(&j, "bits_per_byte", bits_per_byte(r));
     if (r->bytes > 0) snd_json_int(&j, "bytes", r->bytes);
+    if (r->unknown) snd_json_int(&j, "unknown", r->unknown);
     snd_json_num(&j, "unigram_entropy", r->unigram);
     snd_json_num(&j, "uniform_entropy", r->uniform);
     if (r->window) snd_json_int(&j, "window", r->window);
@@ -124,6 +125,10 @@ static void put_text(snd_cli *c, const snd_loaded *l, const snd_set *set, const 
     if (r->bytes > 0) snd_print(c, "bits per byte   %s\n", snd_format_num(a, bits_per_byte(r), 5));
     snd_print(c, "beside          %s nats for the targets' own frequencies, %s for equal ones\n",
               snd_format_num(a, r->unigram, 5), snd_format_num(b, r->uniform, 5));
+    if (r->unknown)
+        snd_print(
+            c, "unknown         %lld of the targets are characters that the tokenizer does not know, all one token\n",
+            (long long)r->unknown);
     if (r->stride)
         snd_print(c,
                   "windows         %lld tokens, %lld apart: every token but the first scored once, with at least %lld "

@@ -57,6 +57,15 @@ static sonde_status read_prompt(snd_cli *c, const snd_loaded *l, char **text, si
     return SONDE_OK;
 }
 
+// Said before the prompt is on the screen.
+static sonde_status check_context(const snd_cli *c, const snd_spec *s) {
+    const int64_t asked = snd_opt_int(c, "context", 0);
+    SND_FAIL_IF(s->position == SND_POS_LEARNED && asked > s->context, SONDE_EUSAGE,
+                "--context: %lld tokens; learned positions end at context, %lld", (long long)asked,
+                (long long)s->context);
+    return SONDE_OK;
+}
+
 static int64_t capacity_of(const snd_cli *c, const snd_spec *s, int64_t prompt, int64_t tokens) {
     const int64_t most = snd_opt_int(c, "context", s->context > 0 ? s->context : 4096);
     return prompt + tokens < most ? prompt + tokens : most;
@@ -148,6 +157,7 @@ sonde_status snd_verb_generate(snd_cli *c) {
     if (s == SONDE_OK) s = snd_decodes(l.spec);
     if (s == SONDE_OK && l.spec->arch == SND_ARCH_ENCDEC)
         s = snd_fail(SONDE_EUSAGE, __FILE__, __LINE__, "this model translates: use 'sonde translate'");
+    if (s == SONDE_OK) s = check_context(c, l.spec);
     if (s == SONDE_OK) s = snd_loaded_need_tokenizer(c, &l);
     if (s == SONDE_OK) s = read_prompt(c, &l, &prompt, &n, &ids);
     if (s == SONDE_OK) s = generate(c, &l, prompt, &ids);

@@ -2,6 +2,7 @@
 #include "cli/train_view.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 // ---- settings -------------------------------------------------------------------------------------------------------------------
@@ -289,8 +290,21 @@ static sonde_status refuse_old_run(const snd_cli *c) {
     return SONDE_OK;
 }
 
+// Where an earlier run stands, and a setting that is said anew (NULL: none).
+typedef struct earlier {
+    int64_t step;
+    const char *said;
+} earlier;
+
+static const char *setting_said(const snd_cli *c) {
+    for (int i = 0; i < snd_train_key_count(); i++)
+        if (snd_opt_given(c, snd_train_key_at(i)->option)) return snd_train_key_at(i)->option;
+    return NULL;
+}
+
 // A resumed run brings its own spec; steps and the like may be said anew.
-static sonde_status find_resumed(snd_cli *c) {
+static sonde_status find_resumed(snd_cli *c, earlier *e) {
+    *e = (earlier){0};
     const char *dir = snd_opt_str(c, "resume", NULL);
     if (!dir) return SONDE_OK;
     SND_FAIL_IF(c->spec_word || c->n_overrides, SONDE_EUSAGE, "--resume brings its own spec; '%s' would be ignored",
@@ -301,9 +315,18 @@ static sonde_status find_resumed(snd_cli *c) {
     c->file_at_fault = true;
     SND_TRY(snd_checkpoint_newest(c->arena, dir, &path));
     c->file_at_fault = false;
+    *e = (earlier){strtoll(strrchr(path, '/') + 1, NULL, 10), setting_said(c)};
     c->out_dir = dir;
     c->spec_word = snd_arena_printf(c->arena, "%s/spec.yaml", path);
     return c->spec_word ? SONDE_OK : SONDE_ENOMEM;
+}
+
+// Before the folder's spec says what no step was made with.
+static sonde_status refuse_late_settings(const earlier *e, const snd_train_settings *s) {
+    SND_FAIL_IF(e->said && e->step >= s->steps, SONDE_EUSAGE,
+                "--%s would change nothing: the run stands at step %lld and steps is %lld; more --steps go on with it",
+                e->said, (long long)e->step, (long long)s->steps);
+    return SONDE_OK;
 }
 
 sonde_status snd_verb_train(snd_cli *c) {
@@ -313,13 +336,15 @@ sonde_status snd_verb_train(snd_cli *c) {
     snd_data_settings d;
     pairs data;
     snd_train_settings s;
+    earlier before;
     SND_FAIL_IF(!strcmp(snd_opt_str(c, "dtype", "f32"), "bf16"), SONDE_EUSAGE, "train computes in f32 or f64");
-    SND_TRY(find_resumed(c));
+    SND_TRY(find_resumed(c, &before));
     SND_TRY(refuse_old_run(c));
     SND_TRY(snd_cli_load_spec(c, &spec));
     SND_TRY(snd_cli_check_out(c, spec));
     SND_TRY(read_data_settings(c, spec, &d, &data));
     SND_TRY(read_train_settings(c, &s));
+    SND_TRY(refuse_late_settings(&before, &s));
     SND_TRY(open_set(c, spec, &d, &task, &set));
     const sonde_status status = run(c, spec, &data, &s, set, task);
     snd_set_close(set);

@@ -60,7 +60,7 @@ sonde_status snd_bpe_encode(snd_encoder *e, const uint8_t *text, size_t n, snd_i
 // ---- sets -----------------------------------------------------------------------------------------------------------------
 
 // Tokens of a split, 1 or 2 bytes each, in a mapped file or in memory of ours.
-typedef struct snd_stream { const void *v; int width; int64_t n, bytes; } snd_stream;
+typedef struct snd_stream { const void *v; int width; int64_t n, bytes, first; } snd_stream;
 
 typedef struct snd_pair {
     snd_text source, target;

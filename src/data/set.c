@@ -27,7 +27,7 @@ static sonde_status check_kind(const snd_set *d) {
                       : d->task == SND_TASK_MLM     ? text
                       : d->task == SND_TASK_SEQ2SEQ ? d->kind == SND_DATA_PAIRS
                                                     : d->kind == SND_DATA_IMAGES || d->kind == SND_DATA_TABLE;
-    SND_FAIL_IF(!fits, SONDE_EUNSUPPORTED, "%s: %s do not serve the objective %s, which needs %s", d->name,
+    SND_FAIL_IF(!fits, SONDE_EUNSUPPORTED, "%s: data of kind %s do not serve the objective %s, which needs %s", d->name,
                 snd_data_kind_name(d->kind), TASKS[d->task],
                 d->task == SND_TASK_LM        ? "text or tokens"
                 : d->task == SND_TASK_MLM     ? "text (token numbers have no mask token)"
@@ -179,6 +179,10 @@ int64_t snd_set_token_count(const snd_set *d, snd_split s) {
 }
 int64_t snd_set_byte_count(const snd_set *d, snd_split s) {
     return d->stream[s].bytes;
+}
+
+int64_t snd_set_first_bytes(const snd_set *d, snd_split s) {
+    return d->stream[s].first;
 }
 
 void snd_set_tokens(const snd_set *d, snd_split s, int64_t first, int64_t n, int64_t *out) {

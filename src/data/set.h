@@ -65,6 +65,7 @@ int64_t snd_set_vocab(const snd_set *d);                     // tokens the model
 double snd_set_encode_seconds(const snd_set *d);             // what opening spent on encoding
 int64_t snd_set_token_count(const snd_set *d, snd_split s);  // text and tokens: length of the split; else 0
 int64_t snd_set_byte_count(const snd_set *d, snd_split s);   // bytes of text it stands for; 0: unknown (token files)
+int64_t snd_set_first_bytes(const snd_set *d, snd_split s);  // those of its first token, which nothing predicts
 /// Tokens first .. first+n-1 of a split, which must have them.
 void snd_set_tokens(const snd_set *d, snd_split s, int64_t first, int64_t n, int64_t *out);
 

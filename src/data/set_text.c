@@ -133,6 +133,16 @@ static sonde_status encode_splits(const snd_set *d, const snd_text *text, snd_id
     return st;
 }
 
+// Of the text, not of what is shown for it: an unknown character is as long as it is.
+static int64_t first_token_bytes(const snd_tokenizer *t, const snd_text *text, const int32_t *id) {
+    size_t n = text->n > 0;
+    if (n && *id != snd_tokenizer_special(t, SND_SPECIAL_UNK))
+        (void)snd_tokenizer_token(t, *id, &n);
+    else
+        while (n < text->n && ((uint8_t)text->s[n] & 0xc0) == 0x80) n++;
+    return (int64_t)n;
+}
+
 static sonde_status encode_text(snd_set *d, const snd_text *text) {
     snd_ids ids = {0};
     int64_t ends[SND_SPLIT_COUNT], from = 0;
@@ -140,7 +150,8 @@ static sonde_status encode_text(snd_set *d, const snd_text *text) {
     if (st == SONDE_OK && !(d->own = snd_malloc(((size_t)ids.n + 1) * sizeof *d->own))) st = SONDE_ENOMEM;
     for (int64_t i = 0; st == SONDE_OK && i < ids.n; i++) d->own[i] = (uint16_t)ids.v[i];
     for (int s = 0; st == SONDE_OK && s < SND_SPLIT_COUNT; s++) {
-        d->stream[s] = (snd_stream){d->own + from, 2, ends[s] - from, (int64_t)text[s].n};
+        d->stream[s] = (snd_stream){d->own + from, 2, ends[s] - from, (int64_t)text[s].n,
+                                    first_token_bytes(d->tok, &text[s], ids.v + from)};
         from = ends[s];
     }
     snd_free(ids.v);
@@ -160,7 +171,7 @@ static sonde_status read_text(snd_set *d) {
         return SONDE_OK;
     }
     for (int s = 0; s < SND_SPLIT_COUNT; s++)
-        d->stream[s] = (snd_stream){text[s].s, 1, (int64_t)text[s].n, (int64_t)text[s].n};
+        d->stream[s] = (snd_stream){text[s].s, 1, (int64_t)text[s].n, (int64_t)text[s].n, text[s].n > 0};
     return SONDE_OK;
 }
 
@@ -204,7 +215,7 @@ static sonde_status read_tokens(snd_set *d) {
         }
         cut(d, n, NULL, ends);
         for (int s = 0; s < SND_SPLIT_COUNT; s++) {
-            d->stream[s] = (snd_stream){v + from, 2, (int64_t)(ends[s] - from), 0};
+            d->stream[s] = (snd_stream){v + from, 2, (int64_t)(ends[s] - from), 0, 0};
             from = ends[s];
         }
     }

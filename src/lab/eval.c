@@ -92,15 +92,11 @@ static sonde_status windows(job *j, int64_t n, int64_t rows, int64_t *tokens, in
     return SONDE_OK;
 }
 
-// Bytes of the token that is not scored.
-static int64_t first_bytes(const job *j) {
+// Targets that stand for characters which the tokenizer does not know.
+static int64_t unknown(const job *j) {
     const snd_tokenizer *t = snd_set_tokenizer(j->set);
-    int64_t first;
-    size_t n = 0;
-    if (!t) return 0;
-    snd_set_tokens(j->set, j->o->split, 0, 1, &first);
-    (void)snd_tokenizer_token(t, first, &n);
-    return (int64_t)n;
+    const int64_t unk = t ? snd_tokenizer_special(t, SND_SPECIAL_UNK) : -1;
+    return unk >= 0 && unk < j->vocab ? j->seen[unk] : 0;
 }
 
 static sonde_status language(job *j) {
@@ -124,7 +120,8 @@ static sonde_status language(job *j) {
     SND_NEW(j->arena, tokens, rows * W);
     SND_NEW(j->arena, targets, rows * W);
     SND_TRY(windows(j, n, rows, tokens, targets));
-    j->out->bytes = snd_set_byte_count(j->set, j->o->split) - first_bytes(j);
+    j->out->bytes = snd_set_byte_count(j->set, j->o->split) - snd_set_first_bytes(j->set, j->o->split);
+    j->out->unknown = unknown(j);
     return SONDE_OK;
 }
 

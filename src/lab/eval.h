@@ -19,6 +19,7 @@ typedef struct snd_eval_opts {
 typedef struct snd_eval_result {
     double nats;                       // mean loss per target
     int64_t targets, bytes;            // scored; bytes of text that they stand for, 0: unknown
+    int64_t unknown;                   // lm: targets that are characters the tokenizer does not know, all one token
     double unigram;                    // entropy of the targets' own frequencies, nats: what knowing no context can reach
     double uniform;                    // ln of the number of tokens or classes
     int64_t window, stride;            // in use; 0 where there are none

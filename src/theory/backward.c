@@ -12,7 +12,8 @@
 //   cov(o_k(n), o_l(m)) = G_kl/dim * (E n m - the part of it along what the noise is orthogonal to).
 // Two sweeps are made, the first without the means and overlaps ("white"). At infinite width it is the answer unless the
 // second has grown past it. The second also knows what white noise loses to projections, 1/dim of its energy each, but
-// not what the spread of norms' divisors gives back (about as much), so the larger of the two is taken.
+// not what the spread of norms' divisors gives back (about as much), so the larger of the two is taken. Where the live
+// forward values span the whole width (a net one or two features wide) the second sweep ends: the first one stands.
 // At the end of each layer all live gradients are re-expressed by what matters below: coefficients along the ones and
 // the live forward values, plus white noise with a Gram matrix. That keeps the cost linear in depth.
 #include "moments_tape.h"
@@ -73,6 +74,8 @@ typedef struct sweep {
     int64_t n_live, cap_live; // nodes with a gradient, not yet passed
     int gk;                   // gradients are in units of 2^gk
     bool white;               // leave out what returns along forward values
+    int64_t least;            // width from which a value is one of features: 2, or 1 where the stream itself has one
+    bool spent;               // the forward values span the whole width: nothing is left for noise
 } sweep;
 
 #define GROW(ptr, cap, need) snd_grow((void **)&(ptr), &(cap), (need), sizeof *(ptr))
@@ -441,6 +444,8 @@ static void collapse(sweep *w, const snd_mid *v, int n) {
     g.chol = chol_room;
     make_basis(w, &g, v, n);
     const int r = g.n_basis, all = n * r;
+    w->spent = !w->white && r >= g.dim;
+    if (w->spent) return;
     g.basis = take(w, (size_t)r, sizeof *g.basis);
     g.chol = take(w, (size_t)r * (size_t)r, sizeof *g.chol);
     g.gram = take(w, (size_t)n * (size_t)n, sizeof *g.gram);
@@ -512,7 +517,7 @@ static void boundary(sweep *w) {
     int64_t dim = 0;
     for (int64_t i = 0; i < w->n_live; i++) {
         const int64_t d = m_at(w->t, w->live[i])->dim;
-        if (d < 2 || (dim && d != dim)) continue;
+        if (d < w->least || (dim && d != dim)) continue;
         if (n == MAX_BASIS - 1) return; // too many live values: carry the terms as they are
         dim = d;
         v[n++] = w->live[i];
@@ -534,7 +539,7 @@ static void note(sweep *w, snd_mid y, double e) {
 }
 
 static void run_sweep(snd_moments *t, snd_mid out, snd_mid n, bool white) {
-    sweep *w = &(sweep){.t = t, .n = n, .white = white};
+    sweep *w = &(sweep){.t = t, .n = n, .white = white, .least = NODE(out)->dim > 1 ? 2 : 1};
     w->g = snd_calloc((size_t)n, sizeof *w->g);
     if (!w->g) {
         t->failed = true;
@@ -543,6 +548,7 @@ static void run_sweep(snd_moments *t, snd_mid out, snd_mid n, bool white) {
     put(w, out, (term){false, lone_noise(w, 1, (double)NODE(out)->dim, -1), 0, 1});
     for (snd_mid y = out; y > 0 && !t->failed; y--) {
         if (NODE(y)->op == OP_BOUNDARY) boundary(w);
+        if (w->spent) break;
         if (w->g[y].n == 0) continue;
         const double e = energy(w, y, y);
         note(w, y, e);
