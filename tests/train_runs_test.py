@@ -114,7 +114,7 @@ def full_disk(data, top):
     before = {s: open(os.path.join(out, "checkpoints", str(s), FILES[0]), "rb").read() for s in checkpoints(out)}
 
     def limit():
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
 
     r = train("--resume", out, "--steps", "6", preexec_fn=limit)

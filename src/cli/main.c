@@ -38,5 +38,6 @@ int main(int argc, char **argv) {
     const struct sigaction interrupt = {.sa_handler = on_interrupt}, cut = {.sa_handler = on_cut_file};
     sigaction(SIGINT, &interrupt, NULL);
     sigaction(SIGBUS, &cut, NULL);
+    signal(SIGXFSZ, SIG_IGN); // a limit on the size of files (ulimit -f) is a failed write like a full disk
     return snd_cli_main(argc, argv, &stop);
 }

@@ -162,7 +162,7 @@ sonde_status snd_set_read_pairs(snd_set *d) {
         if (!path) continue;
         snd_map *m = &d->map[s];
         SND_TRY(snd_map_unpacked(path, m));
-        SND_FAIL_IF(m->n == 0, SONDE_EINPUT, "%s: empty; there is nothing to train on", path);
+        SND_FAIL_IF(m->n == 0, SONDE_EINPUT, "%s: empty; there is nothing to learn from or to score", path);
         SND_TRY(snd_pairs_parse(d, path, m->bytes, m->n, d->settings.columns, (snd_split)s));
         snd_set_mix(d, m->bytes, m->n);
     }

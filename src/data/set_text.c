@@ -78,7 +78,7 @@ static sonde_status open_file(snd_set *d, snd_split s) {
     const char *path = snd_set_path(d, s);
     if (!path) return SONDE_OK;
     SND_TRY(snd_is_folder(path) ? read_folder(path, &d->map[s]) : snd_map_unpacked(path, &d->map[s]));
-    SND_FAIL_IF(d->map[s].n == 0, SONDE_EINPUT, "%s: empty; there is nothing to train on", path);
+    SND_FAIL_IF(d->map[s].n == 0, SONDE_EINPUT, "%s: empty; there is nothing to learn from or to score", path);
     snd_set_mix(d, d->map[s].bytes, d->map[s].n);
     return SONDE_OK;
 }
