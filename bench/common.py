@@ -53,6 +53,12 @@ def tuned_settings():
     return [*PLAIN_SETTINGS, blas, tuned]
 
 
+def fastest_setting(seconds, tuned):
+    """The setting in which seconds(setting) is least; `tuned`: the last one, without trying."""
+    settings = tuned_settings()
+    return settings[-1] if tuned else min(settings, key=seconds)
+
+
 def show_setting(setting):
     return " ".join(f"{k}={v}" for k, v in setting.items())
 

@@ -7,12 +7,13 @@ tells the draws apart (weights are drawn when they are used). The first pass of 
 first time, is shown apart as well. sonde's passes include all statistics that measure shows; PyTorch's include none.
 Rounds are interleaved; a figure is the median of the rounds with its range, a ratio the median of the rounds' ratios.
 
-usage: models.py path/to/sonde [--rounds 5] [--large] [--json FILE]"""
+usage: models.py path/to/sonde [--rounds 5] [--only plain|loss] [--tuned] [--large] [--json FILE]
+--tuned: PyTorch in the most tuned of its settings, without trying which one is the fastest"""
 import argparse
 import json
 import os
 
-from common import HERE, median, show_setting, spread, timed, torch_python, tuned_settings
+from common import HERE, fastest_setting, median, show_setting, spread, timed, torch_python
 
 BATCH, TOKENS, PASSES, THREADS = 4, 64, 4, 2
 
@@ -35,7 +36,7 @@ def gpt2(a, loss, python, rows):
     name = "of the language model's loss" if loss else "N(0, 1) on the last norm's output"
     names = ["sonde s", "sonde first", "sonde draw", "sonde MiB", "torch s", "torch first", "torch MiB", "speed", "speed first"]
     r = {k: [] for k in names}
-    setting = min(tuned_settings(), key=lambda s: min(torch_passes(python, loss, s)[0])) if python else {}
+    setting = fastest_setting(lambda s: min(torch_passes(python, loss, s)[0]), a.tuned) if python else {}
     blas = ""
     for _ in range(a.rounds):
         run, draw, mib = sonde_passes(a.sonde, loss)
@@ -115,12 +116,15 @@ def main():
     ap = argparse.ArgumentParser()
     ap.add_argument("sonde")
     ap.add_argument("--rounds", type=int, default=5)
+    ap.add_argument("--only", choices=("plain", "loss"))
+    ap.add_argument("--tuned", action="store_true")
     ap.add_argument("--large", action="store_true")
     ap.add_argument("--json")
     a = ap.parse_args()
     rows, python = {}, torch_python()
-    for loss in (False, True):
-        gpt2(a, loss, python, rows)
+    for name in ("plain", "loss"):
+        if a.only in (None, name):
+            gpt2(a, name == "loss", python, rows)
     if a.large:
         large(a, rows)
     if a.json:

@@ -3,7 +3,8 @@
 other shapes, vocabulary 50257, random tokens. Steps alone: no validation, no checkpoint, no statistics, on both sides the
 median of the steps of a process. Rounds are interleaved; a ratio is the median of the rounds' ratios.
 
-usage: train.py path/to/sonde [--rounds 3] [--steps 5] [--only NAME] [--json FILE]"""
+usage: train.py path/to/sonde [--rounds 3] [--steps 5] [--only NAME] [--tuned] [--json FILE]
+--tuned: PyTorch in the most tuned of its settings, without trying which one is the fastest"""
 import argparse
 import array
 import json
@@ -11,7 +12,7 @@ import os
 import random
 import tempfile
 
-from common import HERE, median, show_setting, spread, timed, torch_python, tuned_settings
+from common import HERE, fastest_setting, median, show_setting, spread, timed, torch_python
 
 THREADS, VOCAB = 2, 50257
 # name: layers, width, heads, batch, tokens, ratio wanted
@@ -47,6 +48,7 @@ def main():
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--steps", type=int, default=5)
     p.add_argument("--only", choices=SHAPES)
+    p.add_argument("--tuned", action="store_true")
     p.add_argument("--json")
     a = p.parse_args()
     python, rows = torch_python(), {}
@@ -58,7 +60,7 @@ def main():
             if a.only and name != a.only:
                 continue
             r = {"sonde s": [], "sonde MiB": [], "torch s": [], "torch MiB": [], "speed": []}
-            setting = min(tuned_settings(), key=lambda s: torch_steps(python, shape, 2, s)[0]) if python else {}
+            setting = fastest_setting(lambda s: torch_steps(python, shape, 2, s)[0], a.tuned) if python else {}
             blas = ""
             for _ in range(a.rounds):
                 sec, mib = sonde_steps(a.sonde, shape, a.steps, data)
