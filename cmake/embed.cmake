@@ -1,6 +1,6 @@
 # Turns files into one C source with a table sorted by name (src/base/embed.h).
 #   cmake -DOUT=embed_data.c -DLIST=embed_list.txt -P embed.cmake
-# Every line of LIST is NAME|PATH: the name in the table and the file to read.
+# Every line of LIST is NAME|PATH, the name in the table and the file to read, or NAME|PATH|BYTES: only its beginning.
 cmake_policy(VERSION 3.22)
 file(STRINGS "${LIST}" lines)
 list(SORT lines)
@@ -11,8 +11,12 @@ foreach(line IN LISTS lines)
   string(REPLACE "|" ";" pair "${line}")
   list(GET pair 0 name)
   list(GET pair 1 path)
-  file(READ "${path}" hex HEX)
+  list(LENGTH pair fields)
   file(SIZE "${path}" size)
+  if(fields GREATER 2)
+    list(GET pair 2 size)
+  endif()
+  file(READ "${path}" hex LIMIT ${size} HEX)
   string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${hex}")
   # Lines of 8 bytes: compilers and people dislike endless ones.
   string(REGEX REPLACE "((0x..,)(0x..,)(0x..,)(0x..,)(0x..,)(0x..,)(0x..,)(0x..,))" "\\1\n" bytes "${bytes}")

@@ -1,4 +1,5 @@
-// Files that the build puts into the library (cmake/embed.cmake): the catalogue, the presets, the report's assets.
+// Files that the build puts into the library (cmake/embed.cmake): the catalogue, the presets, the report's assets,
+// the beginning of a text to train on ("data/austen.txt").
 // Names are those in the source tree: "catalog/wirings.txt", "catalog/models/gpt2.yaml", "report/assets/report.css";
 // dygraphs' two files are "dygraphs/dygraph.min.js" and "dygraphs/dygraph.min.css". Rows are sorted by name.
 #ifndef SND_EMBED_H

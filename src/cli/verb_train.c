@@ -1,5 +1,6 @@
 // sonde train: a spec and data become weights, with a line for people at every validation.
 #include "cli/train_view.h"
+#include "lab/lab.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -180,62 +181,6 @@ static sonde_status write_spec(const snd_cli *c, const snd_spec *spec) {
     return s;
 }
 
-// ---- the record -----------------------------------------------------------------------------------------------------------------
-
-static const char *label_of(const snd_spec *s) {
-    enum { SHORT = 24 };
-    if (s->wiring_key) return s->wiring_key;
-    return strlen(s->wiring_text) <= SHORT && !strchr(s->wiring_text, '\n') ? s->wiring_text : "your formula";
-}
-
-static const char *print(snd_record *r, void (*to)(const void *, snd_buf *), const void *what) {
-    snd_buf b = {0};
-    to(what, &b);
-    const char *text = b.failed || !b.s ? "" : snd_record_text(r, "%s", b.s);
-    snd_buf_free(&b);
-    return text;
-}
-static void print_formula(const void *spec, snd_buf *b) {
-    snd_formula_print(((const snd_spec *)spec)->formula, b);
-}
-static void print_spec(const void *spec, snd_buf *b) {
-    snd_spec_print_yaml(spec, b);
-}
-static void print_set(const void *set, snd_buf *b) {
-    snd_set_describe(set, b);
-}
-
-static snd_run *open_run(snd_record *r, const snd_spec *spec, const snd_set *set, const snd_trainer_opts *o) {
-    snd_run *u = snd_record_run(r, label_of(spec), print(r, print_formula, spec));
-    if (!u) return NULL;
-    u->input = print(r, print_set, set);
-    u->dtype = snd_dtype_name(o->dtype);
-    u->seed = o->seed;
-    u->seeds = 1;
-    u->depth = spec->arch == SND_ARCH_ENCDEC ? spec->decoder_layers : spec->layers;
-    u->band_level = 0.95;
-    u->spec_yaml = print(r, print_spec, spec);
-    snd_spec_each(spec, snd_run_put, u);
-    return u;
-}
-
-static void put_summary(snd_run *u, const char *name, double v) {
-    if (!isnan(v)) snd_value_metric(u->summary, name, false)->mean = v;
-}
-
-static void summarise(snd_run *u, const snd_train_result *r) {
-    put_summary(u, "steps", (double)r->step);
-    put_summary(u, "first_loss", r->state.first_loss);
-    put_summary(u, "loss", r->loss);
-    put_summary(u, "valid_loss", r->state.valid);
-    put_summary(u, "accuracy", r->state.accuracy);
-    put_summary(u, "best_valid_loss", r->state.best_valid);
-    put_summary(u, "best_step", isnan(r->state.best_valid) ? NAN : (double)r->state.best_step);
-    put_summary(u, "tokens_per_s", r->tokens_per_s);
-    put_summary(u, "seconds", r->seconds);
-    put_summary(u, "step_seconds", r->step_sec);
-}
-
 // ---- the verb -------------------------------------------------------------------------------------------------------------------
 
 static sonde_status run(snd_cli *c, snd_spec *spec, const pairs *data, snd_train_settings *s, snd_set *set,
@@ -249,7 +194,7 @@ static sonde_status run(snd_cli *c, snd_spec *spec, const pairs *data, snd_train
                                 .threads = (int)snd_opt_int(c, "threads", 0),
                                 .stop = c->stop};
     snd_record *r = snd_record_create(c->arena, SND_REC_TRAIN);
-    snd_run *u = r ? open_run(r, spec, set, &t) : NULL;
+    snd_run *u = r ? snd_lab_train_open(r, spec, set, &t) : NULL;
     snd_train_view *view = u ? snd_train_view_start(c, NULL, true) : NULL;
     if (!view) return SONDE_ENOMEM;
     snd_note(c, "%s", u->input);
@@ -266,7 +211,7 @@ static sonde_status run(snd_cli *c, snd_spec *spec, const pairs *data, snd_train
     if (status != SONDE_OK && status != SONDE_EDIVERGED && status != SONDE_EINTERRUPTED) return status;
     char said[512];
     snprintf(said, sizeof said, "%s", status == SONDE_OK ? "" : sonde_error_message());
-    summarise(u, &result);
+    snd_lab_train_close(u, &result);
     SND_TRY(snd_cli_result(c, r));
     SND_FAIL_IF(status != SONDE_OK, status, "%s", said);
     return SONDE_OK;

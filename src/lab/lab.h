@@ -82,6 +82,34 @@ snd_measure_opts snd_lab_batch(const snd_spec *spec, const snd_measure_opts *o);
 /// Verdicts (src/rules/) for the runs from first_run on, which came from this spec and these options.
 sonde_status snd_lab_judge(snd_record *r, const snd_spec *spec, int first_run, const snd_measure_opts *o) SONDE_MUST_CHECK;
 
+// ---- train: what a record holds of a run ------------------------------------------------------------------------------------
+
+/// The catalogue's key of the wiring, its text where that is short, else "your formula".
+const char *snd_lab_label(const snd_spec *s);
+/// A run under that label with the spec's settings; give it to snd_train_run, and what that found to close.
+snd_run *snd_lab_train_open(snd_record *r, const snd_spec *spec, const snd_set *set, const snd_trainer_opts *o);
+void snd_lab_train_close(snd_run *u, const snd_train_result *result);
+
+// ---- the race: wirings trained side by side ---------------------------------------------------------------------------------
+
+typedef struct snd_race_opts {
+    bool quick;                        // few layers and steps: seconds
+    uint64_t seed;
+    snd_dtype dtype;
+    int threads;
+    double seconds;                    // for the whole race; 0: SND_RACE_SECONDS
+    const snd_stop *stop;
+    void (*start)(void *ctx, const char *wiring);                  // before each wiring; may be NULL
+    void (*progress)(void *ctx, const snd_train_point *p); void *ctx;  // after every step; may be NULL
+} snd_race_opts;
+enum { SND_RACE_SECONDS = 240 };
+
+/// Trains post, pre, deepnorm and b2t at one depth on the text that comes with sonde, from the same seed, with the same batches
+/// and settings. DIR/austen.txt gets the text, the record a run per wiring, their curves in shared panels and a table. A wiring
+/// whose share of the time is over stops where it is, which a note says.
+/// errors  SONDE_EINTERRUPTED: o->stop; the record has the wirings so far, the one at work up to its last step
+sonde_status snd_lab_race(snd_record *r, const char *dir, const snd_race_opts *o) SONDE_MUST_CHECK;
+
 // ---- demo: the lecture's panels -------------------------------------------------------------------------------------------
 
 typedef struct snd_demo_opts {
