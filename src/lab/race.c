@@ -12,7 +12,7 @@ enum { N_RACERS = sizeof RACERS / sizeof *RACERS };
 typedef struct race {
     snd_record *rec;
     const snd_race_opts *o;
-    const char *path; // of the text
+    const char *path, *layers, *width; // of the text; as keys of the spec
     snd_set *set;
     snd_train_settings s;
     snd_rtable *table;
@@ -54,10 +54,9 @@ static snd_train_settings settings(bool quick) {
 }
 
 static sonde_status load(const race *r, const char *wiring, snd_spec **out) {
-    const bool quick = r->o->quick;
     const char *over[] = {"family=transformer",
-                          quick ? "layers=4" : "layers=12",
-                          quick ? "width=16" : "width=48",
+                          snd_record_text(r->rec, "layers=%s", r->layers),
+                          snd_record_text(r->rec, "width=%s", r->width),
                           "heads=2",
                           "position=learned",
                           "init=embed,pos = normal(0.02)",
@@ -114,36 +113,35 @@ static sonde_status run_one(race *r, const char *wiring) {
 
 // ---- the whole -----------------------------------------------------------------------------------------------------------------
 
-static void tell(race *r) {
+static void tell(const race *r) {
     char lr[40];
-    const snd_run *u = r->rec->runs[0];
     snd_record_note(r->rec,
-                    "The race: a decoder of %lld layers learns the beginning of Pride and Prejudice, character by "
-                    "character, in %d wirings, with the same draws, batches and settings. To go on from there: `sonde "
-                    "train WIRING layers=%lld width=%s heads=2 --data %s --tokenizer chars --steps %lld --batch %lld "
-                    "--tokens %lld --lr %s --warmup %lld`.",
-                    (long long)u->depth, r->done, (long long)u->depth, snd_run_setting_of(u, "width"), r->path,
-                    (long long)r->s.steps, (long long)r->s.batch, (long long)r->s.tokens,
-                    snd_format_num(lr, r->s.lr, 3), (long long)r->s.warmup);
+                    "The race: a decoder of %s layers learns the beginning of Pride and Prejudice, character by "
+                    "character, in several wirings, with the same draws, batches and settings. To go on from there: "
+                    "`sonde train WIRING layers=%s width=%s heads=2 --data %s --tokenizer chars --steps %lld --batch "
+                    "%lld --tokens %lld --lr %s --warmup %lld`.",
+                    r->layers, r->layers, r->width, r->path, (long long)r->s.steps, (long long)r->s.batch,
+                    (long long)r->s.tokens, snd_format_num(lr, r->s.lr, 3), (long long)r->s.warmup);
 }
 
 static sonde_status run_all(race *r) {
     static const char *const columns[] = {"wiring", "steps", "loss of the last step", "loss in validation", "tokens/s"};
     const double end = snd_now() + (r->o->seconds > 0 ? r->o->seconds : SND_RACE_SECONDS);
+    tell(r);
     r->table = snd_record_table(r->rec, "The race", columns, 5);
     for (int i = 0; i < N_RACERS && !wished(r); i++) {
         const double now = snd_now();
         r->deadline = now + (end - now) / (N_RACERS - i); // what one leaves over is for those behind it
         SND_TRY(run_one(r, RACERS[i]));
     }
-    if (r->done) tell(r);
     SND_TRY(snd_record_status(r->rec));
     SND_FAIL_IF(wished(r), SONDE_EINTERRUPTED, "interrupted after %d of %d wirings", r->done, N_RACERS);
     return SONDE_OK;
 }
 
 sonde_status snd_lab_race(snd_record *rec, const char *dir, const snd_race_opts *o) {
-    race r = {.rec = rec, .o = o, .s = settings(o->quick)};
+    race r = {
+        .rec = rec, .o = o, .layers = o->quick ? "4" : "12", .width = o->quick ? "16" : "48", .s = settings(o->quick)};
     SND_TRY(write_text(&r, dir));
     SND_TRY(open_set(&r));
     const sonde_status s = run_all(&r);
