@@ -676,7 +676,9 @@ static void files_appear_together(void **state) {
         check_content(path[1], fits ? "" : "old"); // two NULs
         assert_int_equal(folder_entries(dir), 2);
     }
-    CHECK_STATUS(snd_files_add(&(snd_files){0}, "/nonexistent/file", &(snd_part){"x", 1}, 1), SONDE_EIO);
+    snd_files none = {0};
+    CHECK_STATUS(snd_files_add(&none, "/nonexistent/file", &(snd_part){"x", 1}, 1), SONDE_EIO);
+    snd_files_close(&none);
     free(big);
     for (int i = 0; i < 2; i++) remove(path[i]);
     assert_int_equal(rmdir(dir), 0);
