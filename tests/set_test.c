@@ -657,7 +657,8 @@ static void refused(const char *path, snd_task task, const char *key, const char
 static void hostile_files(void **state) {
     (void)state;
     refused("no/such/file", SND_TASK_LM, NULL, NULL, SONDE_EIO, "no/such/file");
-    refused(write_text("empty", ""), SND_TASK_LM, NULL, NULL, SONDE_EINPUT, "empty; there is nothing to learn from or to score");
+    refused(write_text("empty", ""), SND_TASK_LM, NULL, NULL, SONDE_EINPUT,
+            "empty; there is nothing to learn from or to score");
     refused(write_text("empty.bin", ""), SND_TASK_LM, NULL, NULL, SONDE_EINPUT, "nothing to learn from");
     refused(write_text("empty.tsv", ""), SND_TASK_SEQ2SEQ, NULL, NULL, SONDE_EINPUT, "nothing to learn from");
     refused(write_text("latin.txt", "caf\xE9 au lait\n"), SND_TASK_LM, NULL, NULL, SONDE_EINPUT,

@@ -69,6 +69,7 @@ try 2 generate lm; err "--prompt"
 try 2 generate lm --prompt "the" --context 33; err "learned positions end at context, 32"; [ -s out ] && bad "a prompt before the refusal"
 try 2 train --resume lm --lr 1; err "would change nothing"; grep -q "lr: 1$" lm/spec.yaml && bad "a rate no step was made with"
 try 2 train --resume lm --steps 30; err "stands at step 60 and steps is 30"
+try 3 train --resume lm --steps 70 --optimizer lion; err "optimizer is adamw"; grep -q lion lm/spec.yaml && bad "refused, yet in the spec"
 try 0 train --resume lm -q
 try 2 generate lm --prompt ""; err "the value is empty"
 try 2 translate lm; err "needs an encoder-decoder"

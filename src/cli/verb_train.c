@@ -188,7 +188,8 @@ static sonde_status run(snd_cli *c, snd_spec *spec, const pairs *data, snd_train
     SND_TRY(complete_spec(c, set, task, s->tokens > 0 ? s->tokens : 128, &spec));
     SND_TRY(snd_train_resolve(s, spec));
     SND_TRY(set_parts(c, s, data, spec));
-    if (c->out_dir) SND_TRY(write_spec(c, spec)); // now: the run may be killed
+    const bool again = snd_opt_given(c, "resume");
+    if (c->out_dir && !again) SND_TRY(write_spec(c, spec)); // now: the run may be killed; again: may still be refused
     const snd_trainer_opts t = {.dtype = snd_dtype_find(snd_opt_str(c, "dtype", "f32")),
                                 .seed = (uint64_t)snd_opt_int(c, "seed", 0),
                                 .threads = (int)snd_opt_int(c, "threads", 0),
@@ -200,7 +201,7 @@ static sonde_status run(snd_cli *c, snd_spec *spec, const pairs *data, snd_train
     snd_note(c, "%s", u->input);
     const snd_train_opts o = {.t = t,
                               .dir = c->out_dir,
-                              .resume = snd_opt_given(c, "resume"),
+                              .resume = again,
                               .run = u,
                               .point = snd_train_view_point,
                               .progress = snd_train_view_progress,

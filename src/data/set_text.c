@@ -210,7 +210,7 @@ static sonde_status read_tokens(snd_set *d) {
         const uint16_t *v = (const uint16_t *)(const void *)(d->map[f].bytes + head);
         const size_t n = (d->map[f].n - head) / 2;
         if (f) {
-            d->stream[f] = (snd_stream){v, 2, (int64_t)n, 0};
+            d->stream[f] = (snd_stream){v, 2, (int64_t)n, 0, 0};
             continue;
         }
         cut(d, n, NULL, ends);
