@@ -10,6 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+// Under -ffast-math compilers take isnan for false, here and in whatever else is built with the same flags.
+#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
+#error "sonde looks for NaN and Inf, which -ffast-math and -ffinite-math-only define away: build without them"
+#endif
+
 // Printed text with the locale's decimal point (one or more bytes) turned into '.'.
 static void fix_point(char *s) {
     char *out = s;

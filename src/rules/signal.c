@@ -341,6 +341,23 @@ void snd_rule_token_collapse(snd_judge *j) {
     collapse(j, "tokcos", "tokens of one example", token_cure);
 }
 
+// The head reads the last layer. What tokens share there tells it how frequent they are and no more, and a net that starts so
+// does not find the way out: the part that differs is what queries and keys learn by (docs/training.md).
+void snd_rule_token_stall(snd_judge *j) {
+    char last[64], why[400], a[40], b[40];
+    snd_found in, f;
+    snprintf(last, sizeof last, "layers.%d.x", (int)j->run->depth - 1);
+    if (!snd_judge_named(j, last, "tokcos", &f) || f.v < j->row->threshold) return;
+    if (snd_judge_named(j, "in.x", "tokcos", &in) && in.v >= j->row->threshold) return; // they came in that way
+    snprintf(why, sizeof why,
+             "%s mean cosine between tokens of one example is %s at the last layer; from %s on training is likely to "
+             "stall at the unigram entropy, the loss of a model that ignores its input",
+             snd_judge_word(f.measured), snd_pretty(a, f.v, 4), snd_pretty(b, j->row->threshold, 2));
+    snd_judge_say(j, SND_LEVEL_WARN, last, f.v, false, why,
+                  "matrices that start smaller (init = q,k,v,o,up,down *= 1/sqrt(L), or init=gpt2), wiring=pre, "
+                  "deepnorm or lns, or fewer layers; neither a warm-up nor another learning rate mends it");
+}
+
 // A total norm hides this: what all tokens share passes through attention unharmed.
 static void judge_token_gradient(snd_judge *j, const char *stack, int depth) {
     char name[64], why[400], a[40];

@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""Reports about training elsewhere (docs/cases.md, U60 to U66), asked of the command as a user would.
+
+  SONDE_BIN=build/sonde tests/train_cases_test.py
+"""
+import json
+import math
+import os
+import random
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+
+BIN = os.environ["SONDE_BIN"]
+
+
+def check(ok, what):
+    if not ok:
+        sys.exit("train_cases_test: " + what)
+
+
+def train(spec, data, *args):
+    words = spec if isinstance(spec, list) else spec.split()
+    r = subprocess.run([BIN, "train", *words, "--data", data, "--json", "--quiet", *args], capture_output=True, text=True,
+                       timeout=300)
+    check(r.returncode == 0, f"{spec} {args}: exit {r.returncode}: {r.stderr}")
+    return json.loads(r.stdout)
+
+
+def small(data, out, *args):
+    return train("pre layers=1 width=32", data, "--batch", "4", "--tokens", "16", "--eval-batches", "1", "-o", out, *args)
+
+
+def rates(data, top):
+    """U60, U61: the rate of step 1 is not 0, the warm-up ends at lr, and no corner has a NaN."""
+    for k, (schedule, steps, warmup) in enumerate([("constant", 6, 4), ("linear", 6, 0), ("cosine", 6, 6), ("invsqrt", 6, 0),
+                                                   ("wsd", 6, 3), ("linear", 4, 9), ("cosine", 1, 1)]):
+        out = os.path.join(top, f"rates{k}")
+        small(data, out, "--steps", str(steps), "--warmup", str(warmup), "--schedule", schedule, "--lr", "0.01", "--monitor-every",
+              "1", "--decay-share", "0")
+        lr = [l["lr"] for l in map(json.loads, open(os.path.join(out, "metrics.jsonl"))) if "lr" in l]
+        what = f"{schedule}, {steps} steps, warm-up {warmup}: {lr}"
+        check(len(lr) == steps and all(0 < x <= 0.01 * (1 + 1e-12) for x in lr), what)
+        for i in range(min(warmup, steps)):
+            check(abs(lr[i] - 0.01 * (i + 1) / warmup) < 1e-9, what)
+
+
+def first_losses(data):
+    """U64: the first loss is held against ln(vocabulary)."""
+    short = ["--steps", "2", "--batch", "4", "--tokens", "16", "--eval-batches", "1"]
+    d = train("pre layers=1 width=32", data, *short)
+    vocab = int(d["spec"]["vocab"]) if isinstance(d["spec"], dict) else 0
+    check(abs(d["summary"]["metrics"]["first_loss"] - math.log(vocab)) < 0.5, f"first loss {d['summary']} of {vocab} tokens")
+    check(not [v for v in d["verdicts"] if v["rule"] == "first-loss"], str(d["verdicts"]))
+    # a tied head whose rows have the size 1 begins far above
+    d = train("pre layers=1 width=32 family=transformer position=rope tie=true init=xavier", data, *short)
+    v = [v for v in d["verdicts"] if v["rule"] == "first-loss"]
+    check(len(v) == 1 and v[0]["value"] > v[0]["threshold"] + 0.5, str(d["verdicts"]))
+
+
+def quick_start(data):
+    """U65: 16 layers of width 256, 64 tokens, nothing else said: finite, and learning within a dozen steps."""
+    d = train("pre layers=16 width=256", data, "--tokens", "64", "--batch", "2", "--steps", "12", "--eval-batches", "1",
+              "--eval-every", "12")
+    s = d["summary"]["metrics"]
+    check(math.isfinite(s["loss"]) and s["valid_loss"] < s["first_loss"] - 0.3, str(s))
+    check([v["level"] for v in d["verdicts"]] == ["ok"], str(d["verdicts"]))
+
+
+def tensors(path):
+    raw = open(path, "rb").read()
+    n = int.from_bytes(raw[:8], "little")
+    for name, t in json.loads(raw[8:8 + n]).items():
+        if name != "__metadata__":
+            a, b = t["data_offsets"]
+            yield name, struct.unpack(f"<{(b - a) // 4}f", raw[8 + n + a:8 + n + b])
+
+
+def decay(data, top):
+    """U66: a step whose rate times decay is 1 leaves of whatever decays the gradient's part alone, lr or less in size. So
+    matrices end near 0, what does not decay near its start, and with decay=all gains at 1, however they are stored."""
+    lr, formula = 1e-4, "each: x = x + F(N(x, gain=0.5))\nout: x = N(x, gain=0.5)"
+    for k, (keys, options, gain) in enumerate([([], [], 0.5), ([], ["--decay", "all"], 1), (["plus1=true"], [], -0.5),
+                                               (["plus1=true"], ["--decay", "all"], 0)]):
+        out = os.path.join(top, f"decay{k}")
+        train([formula, "layers=1", "width=32", "bias=true", *keys], data, "--batch", "4", "--tokens", "16", "--eval-batches", "1",
+              "--steps", "1", "--warmup", "0", "--lr", str(lr), "--weight-decay", str(1 / lr), "--schedule", "constant", "-o", out,
+              *options)
+        seen = set()
+        for name, values in tensors(os.path.join(out, "checkpoints", "1", "model.safetensors")):
+            norm = re.search(r"(^|[.])N[0-9]*[.]", name) is not None
+            rest = gain if norm and name.endswith("weight") else 0
+            seen.add((norm, name.endswith("bias")))
+            far = max(abs(v - rest) for v in values)
+            check(far <= 1.01 * lr, f"{keys} {options}: {name} is {far} from {rest}")
+        check({(False, False), (False, True), (True, False)} <= seen, f"{keys}: no matrix, bias or gain among {seen}")
+
+
+def main():
+    top = tempfile.mkdtemp(prefix="train-cases-")
+    try:
+        data = os.path.join(top, "text")
+        rng = random.Random(1)
+        words = "the sea of time was a door and we open it slowly".split()
+        open(data, "w").write(" ".join(rng.choice(words) for _ in range(20000)))
+        rates(data, top)
+        first_losses(data)
+        quick_start(data)
+        decay(data, top)
+    finally:
+        shutil.rmtree(top)
+
+
+if __name__ == "__main__":
+    main()
