@@ -3,6 +3,7 @@
 #include "graph_common.h"
 
 #include "lab/lab.h"
+#include "rules/rules.h"
 
 static snd_spec *spec_of(snd_arena *a, const char *text, const char *const *keys, int n) {
     snd_spec *s = NULL;
@@ -511,6 +512,31 @@ static void u22_every_layer_is_shown(void **state) {
     }
 }
 
+// Nothing that is said of norm on the branch's output calls it stable: no verdict, no line of describe, no remedy of another
+// net, and the catalogue sends its reader to the measured learning rates (docs/training.md).
+static void u24_norm_on_the_branch_is_not_called_stable(void **state) {
+    (void)state;
+    static const char *const NETS[] = {"respost", "post", "b2t", "residual", "plain"};
+    assert_non_null(strstr(snd_wiring_find("respost")->notes, "learning rate"));
+    for (int i = 0; i < 5; i++) {
+        snd_arena *a = snd_arena_create();
+        const char *const keys[] = {"layers=18", "heads=2", "width=64", "vocab=50", "position=rope"};
+        snd_spec *spec = (snd_spec *)(uintptr_t)spec_of(a, NETS[i], keys, 5);
+        const snd_description *d = described(a, NETS[i], keys, 5);
+        snd_record *r = snd_record_create(a, SND_REC_PREDICT);
+        CHECK_OK(snd_lab_predict(r, spec, NETS[i], &(snd_measure_opts){.rows = 4, .tokens = 16, .threads = 1}));
+        CHECK_OK(snd_rules_run(spec, d, r->runs[0], NULL));
+        assert_true(r->n_verdicts > 0);
+        for (int k = 0; k < r->n_verdicts; k++) {
+            const snd_verdict *v = r->verdicts[k];
+            assert_null(strstr(v->why, "stable"));
+            if (v->remedy) assert_true(!strstr(v->remedy, "stable") && !strstr(v->remedy, "respost"));
+        }
+        for (int k = 0; k < d->n_lines; k++) assert_null(strstr(d->lines[k], "stable"));
+        snd_arena_destroy(a);
+    }
+}
+
 // x + N(F(N(x))) leaves the stream alone, N(x + F(N(x))) stands on it: two wirings, told apart.
 static void u25_two_sandwiches(void **state) {
     (void)state;
@@ -643,6 +669,7 @@ int main(void) {
                                        cmocka_unit_test(u20_resnet_details),
                                        cmocka_unit_test(u21_norm_on_the_branch_adds_one),
                                        cmocka_unit_test(u22_every_layer_is_shown),
+                                       cmocka_unit_test(u24_norm_on_the_branch_is_not_called_stable),
                                        cmocka_unit_test(u25_two_sandwiches),
                                        cmocka_unit_test(u54_scale_applied_twice),
                                        cmocka_unit_test(u56_normed_queries_and_scale_one)};
