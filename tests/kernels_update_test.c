@@ -137,8 +137,8 @@ static void dropout_equals_its_definition(void **state) {
     const snd_key key = snd_key_make(3, "dropout.7");
     const int64_t sizes[] = {0, 1, 3, 31, 32, 33, 65, 130, 257, 1000, 70001}, groups[] = {1, 5, 300};
     EACH_ISA(isa)
-    EACH_TYPE(t) for (int s = 0; s < 11; s++) for (int q = 0; q < 3; q++) for (uint64_t first = 0; first < 7;
-                                                                               first += 3) {
+    EACH_TYPE(t)
+    for (int s = 0; s < 11; s++) for (int q = 0; q < 3; q++) for (uint64_t first = 0; first < 7; first += 3) {
         const int64_t n = sizes[s];
         arr x = arr_draw(t, n, (int)first, "x", 1), y = arr_make(t, n, 1);
         double most = 0;

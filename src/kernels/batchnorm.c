@@ -144,8 +144,9 @@ static void bwd_sums_task(void *ctx, int64_t i) {
     const int64_t rows = rows_of(j, i, &r0), at = r0 * j->D + b->j0;
     memset(b->s[i], 0, sizeof b->s[i]);
     memset(b->v[i], 0, sizeof b->v[i]);
-    SND_PICK(batch_bwd_sums, j->t)(rows, b->n, j->D, snd_at(j->dy, at, j->size), snd_at(j->x, at, j->size), &b->line,
-                                   j->was_above, at, b->s[i], b->v[i]);
+    SND_PICK(batch_bwd_sums, j->t)
+    (rows, b->n, j->D, snd_at(j->dy, at, j->size), snd_at(j->x, at, j->size), &b->line, j->was_above, at, b->s[i],
+     b->v[i]);
 }
 
 static void dx_task(void *ctx, int64_t i) {

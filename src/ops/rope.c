@@ -24,8 +24,8 @@ static void run(snd_oprun *r) {
     const snd_attr *a = &r->n->attr;
     const snd_shape x = snd_in_shape(r, 0);
     const int64_t e = snd_in(r, 0)->e, first = r->n->n_in > 1 ? *(const int64_t *)snd_in(r, 1)->p : a->i[3];
-    snd_k_rope(r->threads, r->t, x.dim[0], x.dim[1], a->i[0], x.dim[2] / a->i[0], a->i[1], a->i[2] != 0, a->f[0],
-               first, a->f[1], snd_in(r, 0)->p, snd_out(r, 0)->p);
+    snd_k_rope(r->threads, r->t, x.dim[0], x.dim[1], a->i[0], x.dim[2] / a->i[0], a->i[1], a->i[2] != 0, a->f[0], first,
+               a->f[1], snd_in(r, 0)->p, snd_out(r, 0)->p);
     snd_out_done(r, 0, e, -1);
 }
 
@@ -53,8 +53,8 @@ const snd_op_info snd_op_rope = {.name = "rope",
                                  .cost = snd_cost_few,
                                  SND_CASES(cases)};
 
-snd_id snd_g_rope(snd_graph *g, snd_id x, int64_t heads, int64_t rotated, bool interleaved, double theta,
-                  int64_t past, snd_id positions) {
+snd_id snd_g_rope(snd_graph *g, snd_id x, int64_t heads, int64_t rotated, bool interleaved, double theta, int64_t past,
+                  snd_id positions) {
     if (!x) return 0;
     const snd_attr a = {.f = {theta, 1}, .i = {heads, rotated, interleaved, past}};
     return snd_g_op(g, SND_OP_ROPE, (snd_id[]){x, positions}, positions ? 2 : 1, &a, NULL);

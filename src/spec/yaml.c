@@ -31,7 +31,8 @@ static sonde_status next_event(reader *r, yaml_event_t *e) {
     SND_FAIL_IF(p->error == YAML_MEMORY_ERROR, SONDE_ENOMEM, "%s: out of memory while reading YAML", r->name);
     const char *what = p->problem ? p->problem : "this is not YAML";
     // the reader (encoding) knows only a byte offset, the scanner and parser know the place
-    SND_FAIL_IF(p->error == YAML_READER_ERROR, SONDE_ESYNTAX, "%s: not YAML: byte %zu: %s", r->name, p->problem_offset, what);
+    SND_FAIL_IF(p->error == YAML_READER_ERROR, SONDE_ESYNTAX, "%s: not YAML: byte %zu: %s", r->name, p->problem_offset,
+                what);
     FAIL_AT(r, p->problem_mark, SONDE_ESYNTAX, "%s%s%s", what, p->context ? ", " : "", p->context ? p->context : "");
 }
 
