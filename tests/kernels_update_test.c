@@ -138,20 +138,22 @@ static void dropout_equals_its_definition(void **state) {
     const int64_t sizes[] = {0, 1, 3, 31, 32, 33, 65, 130, 257, 1000, 70001}, groups[] = {1, 5, 300};
     EACH_ISA(isa)
     EACH_TYPE(t)
-    for (int s = 0; s < 11; s++) for (int q = 0; q < 3; q++) for (uint64_t first = 0; first < 7; first += 3) {
-        const int64_t n = sizes[s];
-        arr x = arr_draw(t, n, (int)first, "x", 1), y = arr_make(t, n, 1);
-        double most = 0;
-        const double amax = snd_k_dropout(1 + q, t, key, 0.3, first, groups[q], n, x.p, y.p);
-        for (int64_t i = 0; i < n; i++) {
-            const double f = factor(key, 0.3, (first + (uint64_t)i) / (uint64_t)groups[q]);
-            const double want = t == SND_F64 ? f * at(&x, i) : (double)((float)f * (float)at(&x, i));
-            CHECK_SAME(at(&y, i), want);
-            most = fmax(most, fabs(want));
-        }
-        CHECK_SAME(amax, most);
-        arr_free(&x), arr_free(&y);
-    }
+    for (int s = 0; s < 11; s++)
+        for (int q = 0; q < 3; q++)
+            for (uint64_t first = 0; first < 7; first += 3) {
+                const int64_t n = sizes[s];
+                arr x = arr_draw(t, n, (int)first, "x", 1), y = arr_make(t, n, 1);
+                double most = 0;
+                const double amax = snd_k_dropout(1 + q, t, key, 0.3, first, groups[q], n, x.p, y.p);
+                for (int64_t i = 0; i < n; i++) {
+                    const double f = factor(key, 0.3, (first + (uint64_t)i) / (uint64_t)groups[q]);
+                    const double want = t == SND_F64 ? f * at(&x, i) : (double)((float)f * (float)at(&x, i));
+                    CHECK_SAME(at(&y, i), want);
+                    most = fmax(most, fabs(want));
+                }
+                CHECK_SAME(amax, most);
+                arr_free(&x), arr_free(&y);
+            }
 }
 
 // The share of zeros within five standard errors; rate 0 is the identity; a NaN survives where it would be dropped.
