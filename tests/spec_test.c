@@ -441,7 +441,7 @@ static void refuses_files(void **state) {
         {"model: {wiring: \"p\\0re\"}\n", SONDE_ESYNTAX, "bad.yaml:1:17: |control"},
         {"title: \"\\e[2J\"\nmodel: {}\n", SONDE_ESYNTAX, "bad.yaml:1:8: |control"},
         {"title: \"\\x9b2J\"\nmodel: {}\n", SONDE_ESYNTAX, "bad.yaml:1:8: |control"},
-        {"model: {wiring: \"\xFF\"}\n", SONDE_ESYNTAX, "bad.yaml: byte 17"},
+        {"model: {wiring: \"\xFF\"}\n", SONDE_ESYNTAX, "bad.yaml: not YAML: byte 17"},
         {"model: {wiring: pre}\ntitle: [a]\n", SONDE_ETYPE, "bad.yaml:2:8: |title|text"},
         {"model: {wiring: pre}\ntrain: 3\n", SONDE_ETYPE, "bad.yaml:2:8: |train"},
         {"model: {wiring: pre}\ndata: {x: {y: 1}}\n", SONDE_ETYPE, "bad.yaml:2:11: |x: a value or a list"},
