@@ -13,34 +13,16 @@ import time
 
 import torch
 from common import blas
+from torch_block import Block
 
 VOCAB, CONTEXT, WIDTH, LAYERS, HEADS = 50257, 1024, 768, 12, 12
-
-
-class Block(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.norm1, self.norm2 = torch.nn.LayerNorm(WIDTH), torch.nn.LayerNorm(WIDTH)
-        self.qkv, self.out = torch.nn.Linear(WIDTH, 3 * WIDTH), torch.nn.Linear(WIDTH, WIDTH)
-        self.up, self.down = torch.nn.Linear(WIDTH, 4 * WIDTH), torch.nn.Linear(4 * WIDTH, WIDTH)
-
-    def attention(self, x, hidden):
-        b, t, d = x.shape
-        q, k, v = (u.view(b, t, HEADS, d // HEADS).transpose(1, 2) for u in self.qkv(x).split(d, dim=2))
-        scores = q @ k.transpose(-2, -1) / math.sqrt(d // HEADS)
-        weights = torch.softmax(scores.masked_fill(hidden, -math.inf), dim=-1)
-        return self.out((weights @ v).transpose(1, 2).reshape(b, t, d))
-
-    def forward(self, x, hidden):
-        x = x + self.attention(self.norm1(x), hidden)
-        return x + self.down(torch.nn.functional.gelu(self.up(self.norm2(x)), approximate="tanh"))
 
 
 class GPT2(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.embed, self.position = torch.nn.Embedding(VOCAB, WIDTH), torch.nn.Embedding(CONTEXT, WIDTH)
-        self.blocks = torch.nn.ModuleList(Block() for _ in range(LAYERS))
+        self.blocks = torch.nn.ModuleList(Block(WIDTH, HEADS) for _ in range(LAYERS))
         self.norm = torch.nn.LayerNorm(WIDTH)
         for name, p in self.named_parameters():
             if p.dim() == 2:

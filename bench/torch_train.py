@@ -5,33 +5,13 @@ peak memory in MiB, the BLAS in use.
 
 usage: torch_train.py LAYERS WIDTH HEADS VOCAB BATCH TOKENS THREADS"""
 import json
-import math
 import resource
 import sys
 import time
 
 import torch
 from common import blas
-
-
-class Block(torch.nn.Module):
-    def __init__(self, width, heads):
-        super().__init__()
-        self.heads = heads
-        self.norm1, self.norm2 = torch.nn.LayerNorm(width), torch.nn.LayerNorm(width)
-        self.qkv, self.out = torch.nn.Linear(width, 3 * width), torch.nn.Linear(width, width)
-        self.up, self.down = torch.nn.Linear(width, 4 * width), torch.nn.Linear(4 * width, width)
-
-    def attention(self, x, hidden):
-        b, t, d = x.shape
-        q, k, v = (u.view(b, t, self.heads, d // self.heads).transpose(1, 2) for u in self.qkv(x).split(d, dim=2))
-        scores = q @ k.transpose(-2, -1) / math.sqrt(d // self.heads)
-        weights = torch.softmax(scores.masked_fill(hidden, -math.inf), dim=-1)
-        return self.out((weights @ v).transpose(1, 2).reshape(b, t, d))
-
-    def forward(self, x, hidden):
-        x = x + self.attention(self.norm1(x), hidden)
-        return x + self.down(torch.nn.functional.gelu(self.up(self.norm2(x)), approximate="tanh"))
+from torch_block import Block
 
 
 class GPT(torch.nn.Module):

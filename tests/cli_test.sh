@@ -3,31 +3,14 @@
 # SONDE_BIN names the binary. Needs python3 for checking JSON (skipped without).
 bin=${SONDE_BIN:?SONDE_BIN is not set}
 [ -x "$bin" ] || { echo "cli_test: $bin is missing"; exit 1; }
-golden=$(cd "$(dirname "$0")/golden" && pwd)
+here=$(cd "$(dirname "$0")" && pwd)
+golden=$here/golden
 readme=$(cd "$(dirname "$0")/.." && pwd)/README.md
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
 cd "$tmp" || exit 1
 unset NO_COLOR
-fails=0 n=0
-
-# try CODE ARGS...: runs, keeps out and err, compares the exit code.
-try() {
-    want=$1
-    shift
-    n=$((n + 1))
-    what="sonde $*"
-    timeout 120 "$bin" "$@" >out 2>err </dev/null
-    rc=$?
-    [ $rc = "$want" ] || bad "exit $rc, not $want"
-}
-bad() {
-    fails=$((fails + 1))
-    echo "FAIL $what: $1"
-    sed 's/^/    /' err | head -3
-}
-out() { grep -qF -- "$1" out || bad "stdout lacks: $1"; }
-err() { grep -qF -- "$1" err || bad "stderr lacks: $1"; }
+. "$here/try.sh"
 no_out() { [ ! -s out ] || bad "stdout is not empty"; }
 no_err() { [ ! -s err ] || bad "stderr is not empty"; }
 json() {

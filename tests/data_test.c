@@ -4,14 +4,13 @@
 #define _GNU_SOURCE // mkdtemp
 #endif
 #include "check.h"
+#include "folder.h"
 
 #include "data/data.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-static char folder[] = "/tmp/sonde-data-XXXXXX";
 
 static const char *write_text(const char *name, const char *text) {
     static char path[2][256];
@@ -209,18 +208,6 @@ static void survives_lack_of_memory(void **state) {
         snd_dataset_close(d);
         assert_int_equal(snd_alloc_bytes(), before);
     }
-}
-
-static int make_folder(void **state) {
-    (void)state;
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state) {
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command);
 }
 
 int main(void) {

@@ -5,6 +5,7 @@
 #define _GNU_SOURCE // mkdtemp
 #endif
 #include "check.h"
+#include "folder.h"
 
 #include "io/io.h"
 
@@ -13,8 +14,6 @@
 #include <string.h>
 #include <unistd.h>
 #include <zlib.h>
-
-static char folder[] = "/tmp/sonde-io-XXXXXX";
 
 static const char *path_of(const char *name) {
     static char path[2][256];
@@ -624,11 +623,6 @@ static void parsers_survive_lack_of_memory(void **state) {
     free(npy);
 }
 
-static int make_folder(void **state) {
-    (void)state;
-    return mkdtemp(folder) ? 0 : -1;
-}
-
 // ---- TFRecord -------------------------------------------------------------------------------------------------------------
 
 // RFC 3720, appendix B.4, and the check value of the parametrised catalogues for "123456789".
@@ -681,13 +675,6 @@ static void tfrecord_is_checked(void **state) {
         b.s[16 + bit / 8] ^= (char)(1 << bit % 8);
     }
     snd_buf_free(&b);
-}
-
-static int remove_folder(void **state) {
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command);
 }
 
 int main(void) {

@@ -4,6 +4,7 @@
 #define _GNU_SOURCE // mkdtemp
 #endif
 #include "check.h"
+#include "folder.h"
 
 #include "data/data.h"
 
@@ -12,8 +13,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
-
-static char folder[] = "/tmp/sonde-set-XXXXXX";
 
 static const char *write_bytes(const char *name, const void *data, size_t n) {
     static char path[4][256];
@@ -852,17 +851,6 @@ static void survives_lack_of_memory(void **state) {
             assert_int_equal(snd_alloc_bytes(), before);
         }
     }
-}
-
-static int make_folder(void **state) {
-    (void)state;
-    return mkdtemp(folder) ? 0 : -1;
-}
-static int remove_folder(void **state) {
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command);
 }
 
 int main(void) {

@@ -4,6 +4,7 @@
 #define _GNU_SOURCE // mkdtemp
 #endif
 #include "check.h"
+#include "folder.h"
 
 #include "spec/spec.h"
 
@@ -12,8 +13,6 @@
 #include <unistd.h>
 
 enum { MAX_WORDS = 8 };
-
-static char folder[] = "/tmp/sonde-spec-XXXXXX";
 
 static const char *write_spec(const char *name, const char *text) {
     static char path[256];
@@ -495,18 +494,6 @@ static void survives_lack_of_memory(void **state) {
         snd_arena_destroy(a);
         assert_int_equal(snd_alloc_bytes(), before);
     }
-}
-
-static int make_folder(void **state) {
-    (void)state;
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state) {
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command);
 }
 
 int main(void) {

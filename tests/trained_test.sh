@@ -2,25 +2,12 @@
 # A model is trained for some steps, then evaluated, gone on with and translated by: what the three verbs print, that they are
 # reproducible, which checkpoint they take, and what they refuse. SONDE_BIN names the binary.
 bin=${SONDE_BIN:?SONDE_BIN is not set}
+here=$(cd "$(dirname "$0")" && pwd)
+patience=300
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
 cd "$tmp" || exit 1
-fails=0
-try() {
-    want=$1
-    shift
-    what="sonde $*"
-    timeout 300 "$bin" "$@" >out 2>err <"${in:-/dev/null}"
-    rc=$?
-    [ $rc = "$want" ] || bad "exit $rc, not $want"
-}
-bad() {
-    fails=$((fails + 1))
-    echo "FAIL $what: $1"
-    sed 's/^/    /' err | head -3
-}
-out() { grep -qF -- "$1" out || bad "stdout lacks: $1"; }
-err() { grep -qF -- "$1" err || bad "stderr lacks: $1"; }
+. "$here/try.sh"
 json() {
     command -v python3 >/dev/null || return 0
     python3 -c 'import json, sys

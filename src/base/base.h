@@ -108,6 +108,28 @@ const char *snd_nearest(const char *word, const char *const *candidates, int n);
 int snd_utf8_at(const char *s, size_t n, uint32_t *c);
 /// Text from outside for a message: control characters become '?', at most 60 bytes and "...", no half characters.
 const char *snd_shown(char out[72], const char *s);
+
+// ---- settings that are members of a struct ----------------------------------------------------------------------------
+
+/// How a text becomes a member: TEXT const char * (NULL for ""), WORD const char * that is one of `range`'s, between bars,
+/// INT int64_t, NUM double, BOOL bool.
+typedef enum snd_member_type {
+    SND_MEMBER_TEXT, SND_MEMBER_WORD, SND_MEMBER_INT, SND_MEMBER_NUM, SND_MEMBER_BOOL
+} snd_member_type;
+typedef struct snd_member {
+    const char *name, *option, *dflt, *range, *help;  ///< option: of the command line; dflt: as text
+    snd_member_type type;
+    double lo, hi;             ///< bounds of a number, both included
+    size_t offset;             ///< of the member
+} snd_member;
+/// Texts and words are kept, not copied. A number whose default is "" is -1 (INT) or NaN (NUM) for the text "". `where`
+/// stands in front of errors.
+/// errors  SONDE_ENAME: not one of the words;  SONDE_ETYPE, SONDE_ERANGE
+sonde_status snd_member_set(const snd_member *r, void *settings, const char *where, const char *text) SONDE_MUST_CHECK;
+/// The row of that name, of at most 64.
+/// errors  SONDE_ENAME: "unknown `what` key", with the nearest
+sonde_status snd_member_find(const snd_member *rows, int n, const char *what, const char *where, const char *key,
+                              int *found) SONDE_MUST_CHECK;
 /// Shell pattern with * and ?, both crossing dots.
 bool snd_match(const char *pattern, const char *name);
 

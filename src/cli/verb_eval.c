@@ -1,20 +1,11 @@
 // sonde eval: how good a trained model is on data, beside what it takes no model to reach.
 #include "cli/trained.h"
+#include "train/train.h"
 
 #include <math.h>
 #include <string.h>
 
 // ---- the data -----------------------------------------------------------------------------------------------------------------
-
-static snd_task task_of(const snd_spec *s) {
-    if (s->family != SND_FAM_TRANSFORMER) return SND_TASK_CLASS;
-    switch (s->objective) {
-    case SND_OBJ_MLM: return SND_TASK_MLM;
-    case SND_OBJ_SEQ2SEQ: return SND_TASK_SEQ2SEQ;
-    case SND_OBJ_CLASS: return SND_TASK_CLASS;
-    default: return SND_TASK_LM;
-    }
-}
 
 // What the run was trained on, as its spec says.
 static sonde_status run_settings(snd_cli *c, const snd_spec *spec, snd_data_settings *d) {
@@ -58,7 +49,7 @@ static sonde_status open_set(snd_cli *c, const snd_loaded *l, snd_split *split, 
     if (!tokenizer && l->tokenizer_path) d.tokenizer = l->tokenizer_path;
     if (!d.tokenizer && l->tokenizer) d.tokenizer = "bytes";
     c->file_at_fault = true;
-    SND_TRY(snd_set_open(&d, task_of(l->spec), set));
+    SND_TRY(snd_set_open(&d, snd_train_task(l->spec), set));
     c->file_at_fault = false;
     return SONDE_OK;
 }

@@ -75,18 +75,6 @@ static sonde_status read_train_settings(const snd_cli *c, snd_train_settings *s)
 
 // ---- the spec and the data -----------------------------------------------------------------------------------------------------
 
-static snd_task task_of(const snd_spec *s) {
-    if (s->family != SND_FAM_TRANSFORMER) return SND_TASK_CLASS;
-    switch (s->objective) {
-    case SND_OBJ_MLM: return SND_TASK_MLM;
-    case SND_OBJ_SEQ2SEQ: return SND_TASK_SEQ2SEQ;
-    case SND_OBJ_CLASS: return SND_TASK_CLASS;
-    case SND_OBJ_LM: return SND_TASK_LM;
-    default: break; // without a vocabulary yet
-    }
-    return s->arch == SND_ARCH_ENCODER ? SND_TASK_MLM : s->arch == SND_ARCH_ENCDEC ? SND_TASK_SEQ2SEQ : SND_TASK_LM;
-}
-
 static bool key_given(const snd_cli *c, const char *key) {
     const size_t n = strlen(key);
     for (int i = 0; i < c->n_overrides; i++)
@@ -103,7 +91,7 @@ static bool family_open(const snd_cli *c, const snd_spec *s) {
 static sonde_status open_set(snd_cli *c, const snd_spec *spec, const snd_data_settings *d, snd_task *task,
                              snd_set **set) {
     const bool open = family_open(c, spec);
-    *task = open ? SND_TASK_LM : task_of(spec);
+    *task = open ? SND_TASK_LM : snd_train_task(spec);
     sonde_status s = snd_set_open(d, *task, set);
     if (s != SONDE_OK && open) { // no text: rows with a class
         char said[512];

@@ -35,9 +35,7 @@ typedef struct snd_data_settings {
     double mask;                // mlm: share of the tokens asked for
 } snd_data_settings;
 
-typedef struct snd_data_key {
-    const char *name, *option, *type, *dflt, *range, *help;
-} snd_data_key;
+typedef snd_member snd_data_key;
 int snd_data_key_count(void);
 const snd_data_key *snd_data_key_at(int i);
 snd_data_settings snd_data_defaults(void);

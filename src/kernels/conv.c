@@ -403,6 +403,30 @@ static void dw_by_tiles(int th, const snd_kconv *c, const void *dy, const void *
                       (float *)dw + (o * c->Ci + i) * 9);
 }
 
+// ---- strip by strip -------------------------------------------------------------------------------------------------
+
+// Scratch: the weights in panels, then a slot for each task's strip. Channels come from `from` and go to `to`.
+static size_t strips_scratch(snd_dtype t, const snd_kconv *c, const strips *s, int64_t from, int64_t to) {
+    const size_t size = snd_k_size(t);
+    return (size_t)(panels_bytes(size, c, from, to) +
+                    cut_tasks(s, c->B, TASKS).tasks * aligned(strip_elements(s) * (int64_t)size));
+}
+
+static conv_job by_strips(snd_dtype t, const snd_kconv *c, strips s, int64_t from, int64_t to, const void *src,
+                          void *out, void *scratch) {
+    const size_t size = snd_k_size(t);
+    return (conv_job){.c = c,
+                      .s = s,
+                      .size = size,
+                      .conv = SND_PICK(conv, t),
+                      .src = src,
+                      .out = out,
+                      .panels = scratch,
+                      .slots = (char *)scratch + panels_bytes(size, c, from, to),
+                      .slot_bytes = aligned(strip_elements(&s) * (int64_t)size),
+                      .cut = cut_tasks(&s, c->B, TASKS)};
+}
+
 // ---- forward --------------------------------------------------------------------------------------------------------
 
 static void fwd_task(void *ctx, int64_t task) {
@@ -428,10 +452,8 @@ static void fwd_task(void *ctx, int64_t task) {
 
 size_t snd_k_conv_fwd_scratch(snd_dtype t, const snd_kconv *c) {
     if (turns(t, c)) return tile_scratch(c, c->Ci, c->Co);
-    const size_t size = snd_k_size(t);
-    const strips s = forward_strips(size, c);
-    return (size_t)(panels_bytes(size, c, c->Ci, c->Co) +
-                    cut_tasks(&s, c->B, TASKS).tasks * aligned(strip_elements(&s) * (int64_t)size));
+    const strips s = forward_strips(snd_k_size(t), c);
+    return strips_scratch(t, c, &s, c->Ci, c->Co);
 }
 
 void snd_k_conv_fwd(int th, snd_dtype t, const snd_kconv *c, const void *x, const void *w, void *y, void *scratch) {
@@ -439,22 +461,12 @@ void snd_k_conv_fwd(int th, snd_dtype t, const snd_kconv *c, const void *x, cons
         by_tiles(th, c, false, x, w, y, scratch);
         return;
     }
-    const size_t size = snd_k_size(t);
-    conv_job j = {.c = c,
-                  .s = forward_strips(size, c),
-                  .size = size,
-                  .conv = SND_PICK(conv, t),
-                  .src = x,
-                  .out = y,
-                  .panels = scratch,
-                  .slots = (char *)scratch + panels_bytes(size, c, c->Ci, c->Co),
-                  .out_h = snd_k_conv_size(c->H, c->k, c->stride),
-                  .out_w = snd_k_conv_size(c->W, c->k, c->stride)};
+    conv_job j = by_strips(t, c, forward_strips(snd_k_size(t), c), c->Ci, c->Co, x, y, scratch);
+    j.out_h = snd_k_conv_size(c->H, c->k, c->stride);
+    j.out_w = snd_k_conv_size(c->W, c->k, c->stride);
     const packing p = forward_packing(c);
-    memset(j.panels, 0, (size_t)packed_elements(size, &p) * size);
-    pack(size, &p, false, (void *)(uintptr_t)w, j.panels);
-    j.slot_bytes = aligned(strip_elements(&j.s) * (int64_t)size);
-    j.cut = cut_tasks(&j.s, c->B, TASKS);
+    memset(j.panels, 0, (size_t)packed_elements(j.size, &p) * j.size);
+    pack(j.size, &p, false, (void *)(uintptr_t)w, j.panels);
     snd_parallel(worth(th, c), j.cut.tasks, fwd_task, &j);
 }
 
@@ -514,10 +526,8 @@ static void pack_phases(const conv_job *j, const void *w) {
 
 size_t snd_k_conv_dx_scratch(snd_dtype t, const snd_kconv *c) {
     if (turns(t, c)) return tile_scratch(c, c->Co, c->Ci);
-    const size_t size = snd_k_size(t);
-    const strips s = backward_strips(size, c);
-    return (size_t)(panels_bytes(size, c, c->Co, c->Ci) +
-                    cut_tasks(&s, c->B, TASKS).tasks * aligned(strip_elements(&s) * (int64_t)size));
+    const strips s = backward_strips(snd_k_size(t), c);
+    return strips_scratch(t, c, &s, c->Co, c->Ci);
 }
 
 void snd_k_conv_dx(int th, snd_dtype t, const snd_kconv *c, const void *dy, const void *w, void *dx, void *scratch) {
@@ -525,18 +535,8 @@ void snd_k_conv_dx(int th, snd_dtype t, const snd_kconv *c, const void *dy, cons
         by_tiles(th, c, true, dy, w, dx, scratch);
         return;
     }
-    const size_t size = snd_k_size(t);
-    conv_job j = {.c = c,
-                  .s = backward_strips(size, c),
-                  .size = size,
-                  .conv = SND_PICK(conv, t),
-                  .src = dy,
-                  .out = dx,
-                  .panels = scratch,
-                  .slots = (char *)scratch + panels_bytes(size, c, c->Co, c->Ci)};
+    conv_job j = by_strips(t, c, backward_strips(snd_k_size(t), c), c->Co, c->Ci, dy, dx, scratch);
     pack_phases(&j, w);
-    j.slot_bytes = aligned(strip_elements(&j.s) * (int64_t)size);
-    j.cut = cut_tasks(&j.s, c->B, TASKS);
     snd_parallel(worth(th, c), j.cut.tasks, dx_task, &j);
 }
 

@@ -50,44 +50,31 @@ static void fwd_task(void *ctx, int64_t i) {
         j->absmax[i] = j->fwd(&j->s, rows, j->stream, x, y, m, r);
 }
 
+// Cuts the rows and runs; the largest magnitude of the norm's result.
+static double forward(int th, snd_dtype t, int64_t R, norm_job *j) {
+    assert(j->rw && (j->mw || j->s.kind != SND_KNORM_LAYER));
+    if (R <= 0 || j->s.D <= 0) return 0;
+    if (j->s.kind != SND_KNORM_LAYER) j->mw = NULL;
+    j->cut = snd_cut_rows(R, j->s.D);
+    j->size = snd_k_size(t);
+    j->stream = streams(R * j->s.D, j->size);
+    snd_parallel(th, j->cut.tasks, fwd_task, j);
+    return snd_max_nan(j->absmax, j->cut.tasks);
+}
+
 double snd_k_norm_fwd(int th, snd_dtype t, const snd_normspec *s, int64_t R, const void *x, void *y, double *m,
                       double *r) {
-    assert(r && (m || s->kind != SND_KNORM_LAYER));
-    if (R <= 0 || s->D <= 0) return 0;
-    norm_job j = {.s = *s,
-                  .cut = snd_cut_rows(R, s->D),
-                  .size = snd_k_size(t),
-                  .x = x,
-                  .y = y,
-                  .mw = s->kind == SND_KNORM_LAYER ? m : NULL,
-                  .rw = r,
-                  .fwd = SND_PICK(norm_fwd, t)};
-    j.stream = streams(R * s->D, j.size);
-    snd_parallel(th, j.cut.tasks, fwd_task, &j);
-    return snd_max_nan(j.absmax, j.cut.tasks);
+    norm_job j = {.s = *s, .x = x, .y = y, .mw = m, .rw = r, .fwd = SND_PICK(norm_fwd, t)};
+    return forward(th, t, R, &j);
 }
 
 double snd_k_addnorm_fwd(int th, snd_dtype t, const snd_normspec *s, int64_t R, double a, const void *x, double b,
                          const void *y, void *sum, void *z, double *m, double *r, double *sum_absmax) {
-    assert(r && (m || s->kind != SND_KNORM_LAYER));
-    *sum_absmax = 0;
-    if (R <= 0 || s->D <= 0) return 0;
-    norm_job j = {.s = *s,
-                  .cut = snd_cut_rows(R, s->D),
-                  .size = snd_k_size(t),
-                  .a = a,
-                  .b = b,
-                  .x = x,
-                  .plus = y,
-                  .sum = sum,
-                  .y = z,
-                  .mw = s->kind == SND_KNORM_LAYER ? m : NULL,
-                  .rw = r,
-                  .add = SND_PICK(addnorm_fwd, t)};
-    j.stream = streams(R * s->D, j.size);
-    snd_parallel(th, j.cut.tasks, fwd_task, &j);
+    norm_job j = {.s = *s, .a = a, .b = b, .x = x, .plus = y, .sum = sum, .y = z, .mw = m, .rw = r};
+    j.add = SND_PICK(addnorm_fwd, t);
+    const double absmax = forward(th, t, R, &j);
     *sum_absmax = snd_max_nan(j.sum_absmax, j.cut.tasks);
-    return snd_max_nan(j.absmax, j.cut.tasks);
+    return absmax;
 }
 
 // Sums over columns are kept per task, so a task takes some rows at least: the sums are then an eighth of what is read.

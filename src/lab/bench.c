@@ -251,7 +251,7 @@ static int by_value(const void *a, const void *b) {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
-static double median(double *v, int n) {
+double snd_bench_median(double *v, int n) {
     qsort(v, (size_t)n, sizeof *v, by_value);
     return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
@@ -291,9 +291,9 @@ static bool measure(const snd_bench_opts *o, const job *j, desk *d, snd_bench_ro
     }
     *row = (snd_bench_row){.group = j->group, .threads = d->threads, .unit = j->unit, .bound = j->bound};
     snprintf(row->name, sizeof row->name, "%s %s", snd_dtype_name(j->t), j->what);
-    row->rate = median(rate, turns);
-    row->bound_rate = j->limit ? median(bound, turns) : NAN;
-    row->share = j->limit ? median(share, turns) : NAN;
+    row->rate = snd_bench_median(rate, turns);
+    row->bound_rate = j->limit ? snd_bench_median(bound, turns) : NAN;
+    row->share = j->limit ? snd_bench_median(share, turns) : NAN;
     return true;
 }
 

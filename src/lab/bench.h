@@ -38,6 +38,8 @@ sonde_status snd_bench_products(const snd_bench_opts *o, const snd_bench_product
 /// some maps. Four rows each: the ratio to the better of the two, then ours, dnnl_sgemm and matmul against the
 /// multiply-adds; medians of ten rounds (three if quick). SONDE_EUSAGE without oneDNN; others as above.
 sonde_status snd_bench_gemm(const snd_bench_opts *o, const snd_bench_product *p, int n, snd_bench_row *rows, int *done) SONDE_MUST_CHECK;
+/// Of n >= 1 numbers, which it sorts.
+double snd_bench_median(double *v, int n);
 /// The rows as a table of text.
 void snd_bench_text(const snd_bench_row *rows, int n, snd_buf *text);
 

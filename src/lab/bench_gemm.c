@@ -35,15 +35,6 @@ enum { WAYS = 3, MOST_ROUNDS = 10 };
 static void (*const ways[WAYS])(const work *) = {ours, by_sgemm, by_matmul};
 static const char *const way_name[WAYS] = {"", " dnnl_sgemm", " matmul"};
 
-static int by_value(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-static double median(double *v, int n) {
-    qsort(v, (size_t)n, sizeof *v, by_value);
-    return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
-}
-
 // OpenMP's threads, and ours, wait for the next call with open eyes for some milliseconds: let them fall asleep.
 static void rest(void) {
     nanosleep(&(struct timespec){0, 20000000}, NULL);
@@ -80,7 +71,7 @@ static void compare(const work *w, int rounds, snd_bench_row *rows) {
         best[k] = fmax(r[1][k], r[2][k]);
         ratio[k] = r[0][k] / best[k];
     }
-    const double bound = median(roof, rounds);
+    const double bound = snd_bench_median(roof, rounds);
     for (int i = 0; i <= WAYS; i++) {
         const int way = i ? i - 1 : 0;
         rows[i] = (snd_bench_row){.group = "gemm", .threads = w->threads, .unit = "GFLOP/s", .bound = "multiply-adds"};
@@ -90,13 +81,13 @@ static void compare(const work *w, int rounds, snd_bench_row *rows) {
                  : p->tb ? "NT"
                          : "NN",
                  way_name[way]);
-        if (i > 0) rows[i].share = median(share[way], rounds);
+        if (i > 0) rows[i].share = snd_bench_median(share[way], rounds);
         rows[i].bound_rate = bound;
     }
     rows[0].bound = "best of oneDNN";
-    rows[0].bound_rate = median(best, rounds);
-    rows[0].share = median(ratio, rounds);
-    for (int way = 0; way < WAYS; way++) rows[way + 1].rate = median(r[way], rounds);
+    rows[0].bound_rate = snd_bench_median(best, rounds);
+    rows[0].share = snd_bench_median(ratio, rounds);
+    for (int way = 0; way < WAYS; way++) rows[way + 1].rate = snd_bench_median(r[way], rounds);
     rows[0].rate = rows[1].rate;
 }
 

@@ -395,14 +395,14 @@ static sonde_status ask(job *j, snd_id of) {
 
 // ---- computing and writing ------------------------------------------------------------------------------------------------------
 
-static sonde_status set_input(job *j, snd_id v, const snd_tensor *t) {
-    return snd_exec_set(j->exec, v, t->data, t->dtype);
-}
-
 static sonde_status set_inputs(job *j) {
     const snd_model *m = j->m;
-    for (int i = 0; i < m->n_inputs; i++) SND_TRY(set_input(j, m->inputs[i].v, given(j, m->inputs[i].name)));
-    return j->dy ? set_input(j, j->dy, given(j, "dy")) : SONDE_OK;
+    for (int i = 0; i < m->n_inputs; i++) {
+        const snd_tensor *t = given(j, m->inputs[i].name);
+        SND_TRY(snd_exec_set(j->exec, m->inputs[i].v, t->data, t->dtype));
+    }
+    const snd_tensor *dy = j->dy ? given(j, "dy") : NULL;
+    return dy ? snd_exec_set(j->exec, j->dy, dy->data, dy->dtype) : SONDE_OK;
 }
 
 // What collect() makes beside the plan's values: each result as double and, but for f64, as float.

@@ -356,6 +356,77 @@ static void add_number(spread *s, snd_mid v, double c, form *to) {
     }
 }
 
+// Variances of the fresh variables among ids [m]: d E g / d log Q = (E g z^2 - E g)/2, times c and outer. False: failed.
+static bool by_variances(spread *s, const snd_mid *ids, int m, double c, double outer, form *out) {
+    snd_moments *t = s->t;
+    const int rows[MAX_REFS] = {0};
+    for (int i = 0; i < m; i++) {
+        const int32_t atom = NODE(ids[i])->rep == REP_FUNC ? NODE(ids[i])->atom : -1;
+        bool seen = atom < 0 || t->atom[atom].src < s->base;
+        for (int j = 0; j < i; j++) seen |= NODE(ids[j])->rep == REP_FUNC && NODE(ids[j])->atom == atom;
+        if (seen) continue;
+        snd_mid all = 0, others[MAX_REFS] = {0};
+        int k = 0;
+        for (int j = 0; j < m; j++) {
+            if (NODE(ids[j])->rep == REP_FUNC && NODE(ids[j])->atom == atom)
+                all = m_product(t, all, ids[j]);
+            else
+                others[k++] = ids[j];
+        }
+        if (t->failed) {
+            s->lost = true;
+            return false;
+        }
+        const double second = M_SQRT2 * m_coefficient(t, all, 2); // E g (z^2 - 1)
+        const double slope = 0.5 * c * second * m_moment(t, others, rows, k) * outer;
+        const int64_t own = NODE(all)->atom - s->atom0;
+        if (own >= 0 && own < s->n_atoms) add_form(out, &s->atom[own], slope);
+        if (NODE(all)->normed && !foreign(s, NODE(all)->normed)) // of z/s: the divisor moves too
+            add_norm(s, NODE(all)->normed, -slope, out);
+    }
+    return true;
+}
+
+// Statistics at the layer's start: those of one or two values old [n], times c.
+static void by_old(spread *s, const snd_mid *old, int n, double c, form *out) {
+    snd_moments *t = s->t;
+    int at[MAX_REFS];
+    for (int i = 0; i < n; i++) {
+        const bool centred = !old_node(s, old[i]) && NODE(old[i])->rep == REP_CENTRE;
+        if (centred) return; // batch-centred: not followed
+        at[i] = old_node(s, old[i]) ? live_index(s, old[i]) : -1;
+        if (at[i] >= 0) continue;
+        s->lost = true; // a function of what is not fresh: no statistic tells how it moves
+        return;
+    }
+    if (n == 1)
+        add_form(out, &s->old_form[mean_stat(s, at[0])], c);
+    else if (n == 2)
+        add_form(out, &s->old_form[pair_stat(s, at[0], at[1])], c);
+    else
+        s->lost = true;
+}
+
+// Where no factor is a sum any more.
+static void respond_leaves(spread *s, const ref *r, int n, double c, const form *df, form *out, bool *fresh) {
+    snd_moments *t = s->t;
+    snd_mid ids[MAX_REFS] = {0}, old[MAX_REFS] = {0};
+    const int rows[MAX_REFS] = {0};
+    int m = 0, n_old = 0;
+    for (int i = 0; i < n; i++) {
+        if (r[i].id == 0) continue;
+        if (leaf(s, r[i].id))
+            old[n_old++] = r[i].id;
+        else
+            ids[m++] = r[i].id, *fresh = true;
+    }
+    if (s->first && n_old) *fresh = true;
+    const double inner = m_moment(t, ids, rows, m), outer = m_moment(t, old, rows, n_old);
+    add_form(out, df, c * inner * outer);
+    if (!by_variances(s, ids, m, c, outer, out) || s->first || n_old == 0) return;
+    by_old(s, old, n_old, c * inner, out);
+}
+
 // Derivative of E [prod r] through everything but the noise; r has at most two factors, all in row 0.
 // df: derivative of the coefficient c, already without c's own value (relative).
 static void respond(spread *s, const ref *given, int n, double c, const form *df, form *out, bool *fresh) {
@@ -413,60 +484,7 @@ static void respond(spread *s, const ref *given, int n, double c, const form *df
         }
         return;
     }
-    snd_mid ids[MAX_REFS] = {0}, old[MAX_REFS] = {0};
-    int rows[MAX_REFS] = {0}, m = 0, n_old = 0;
-    for (int i = 0; i < n; i++) {
-        if (r[i].id == 0) continue;
-        if (leaf(s, r[i].id))
-            old[n_old++] = r[i].id;
-        else
-            ids[m++] = r[i].id, *fresh = true;
-    }
-    if (s->first && n_old) *fresh = true;
-    const double inner = m_moment(t, ids, rows, m), outer = m_moment(t, old, rows, n_old);
-    add_form(out, df, c * inner * outer);
-    // variances of the fresh variables: d E g / d log Q = (E g z^2 - E g)/2
-    for (int i = 0; i < m; i++) {
-        const int32_t atom = NODE(ids[i])->rep == REP_FUNC ? NODE(ids[i])->atom : -1;
-        bool seen = atom < 0 || t->atom[atom].src < s->base;
-        for (int j = 0; j < i; j++) seen |= NODE(ids[j])->rep == REP_FUNC && NODE(ids[j])->atom == atom;
-        if (seen) continue;
-        snd_mid all = 0, others[MAX_REFS] = {0};
-        int k = 0;
-        for (int j = 0; j < m; j++) {
-            if (NODE(ids[j])->rep == REP_FUNC && NODE(ids[j])->atom == atom)
-                all = m_product(t, all, ids[j]);
-            else
-                others[k++] = ids[j];
-        }
-        if (t->failed) {
-            s->lost = true;
-            return;
-        }
-        const double second = M_SQRT2 * m_coefficient(t, all, 2); // E g (z^2 - 1)
-        const double slope = 0.5 * c * second * m_moment(t, others, rows, k) * outer;
-        const int64_t own = NODE(all)->atom - s->atom0;
-        if (own >= 0 && own < s->n_atoms) add_form(out, &s->atom[own], slope);
-        if (NODE(all)->normed && !foreign(s, NODE(all)->normed)) // of z/s: the divisor moves too
-            add_norm(s, NODE(all)->normed, -slope, out);
-    }
-    if (s->first || n_old == 0) return;
-    // statistics at the layer's start
-    int at[MAX_REFS];
-    for (int i = 0; i < n_old; i++) {
-        const bool centred = !old_node(s, old[i]) && NODE(old[i])->rep == REP_CENTRE;
-        if (centred) return; // batch-centred: not followed
-        at[i] = old_node(s, old[i]) ? live_index(s, old[i]) : -1;
-        if (at[i] >= 0) continue;
-        s->lost = true; // a function of what is not fresh: no statistic tells how it moves
-        return;
-    }
-    if (n_old == 1)
-        add_form(out, &s->old_form[mean_stat(s, at[0])], c * inner);
-    else if (n_old == 2)
-        add_form(out, &s->old_form[pair_stat(s, at[0], at[1])], c * inner);
-    else
-        s->lost = true;
+    respond_leaves(s, r, n, c, df, out, fresh);
 }
 
 // Neither is a sum: the derivative and a noise of its own.

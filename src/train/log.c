@@ -49,18 +49,28 @@ static double number(const json_t *o, const char *key) {
     return json_is_number(v) ? json_number_value(v) : NAN;
 }
 
+// A layer's numbers as a line names them.
+static const struct field {
+    const char *name;
+    size_t offset;
+} FIELDS[] = {
+#define FIELD(name)                                                                                                    \
+    { #name, offsetof(snd_layer_state, name) }
+    FIELD(rms), FIELD(grms), FIELD(write), FIELD(entropy), FIELD(wrms), FIELD(wgrms), FIELD(update),
+#undef FIELD
+};
+enum { N_FIELDS = sizeof FIELDS / sizeof *FIELDS };
+
+static double *member(snd_layer_state *l, int k) {
+    return (double *)(void *)((char *)l + FIELDS[k].offset);
+}
+
 // A line's layers; false: it has none, or those of another model.
 static bool read_layers(const json_t *list, snd_layer_state *to, int n) {
     if ((int)json_array_size(list) != n) return false;
     for (int i = 0; i < n; i++) {
         const json_t *o = json_array_get(list, (size_t)i);
-        to[i].rms = number(o, "rms");
-        to[i].grms = number(o, "grms");
-        to[i].write = number(o, "write");
-        to[i].entropy = number(o, "entropy");
-        to[i].wrms = number(o, "wrms");
-        to[i].wgrms = number(o, "wgrms");
-        to[i].update = number(o, "update");
+        for (int k = 0; k < N_FIELDS; k++) *member(&to[i], k) = number(o, FIELDS[k].name);
     }
     return n > 0;
 }
@@ -170,36 +180,39 @@ static sonde_status append(file *l, snd_buf *b) {
 static void put_layers(snd_json *j, const snd_step *s) {
     snd_json_open(j, "layers", '[');
     for (int i = 0; i < s->n_layers; i++) {
-        const snd_layer_state *l = &s->layers[i];
+        snd_layer_state l = s->layers[i];
         snd_json_open(j, NULL, '{');
-        snd_json_str(j, "name", *l->name ? l->name : "outside");
-        snd_json_num(j, "rms", l->rms);
-        snd_json_num(j, "grms", l->grms);
-        snd_json_num(j, "write", l->write);
-        snd_json_num(j, "entropy", l->entropy);
-        snd_json_num(j, "wrms", l->wrms);
-        snd_json_num(j, "wgrms", l->wgrms);
-        snd_json_num(j, "update", l->update);
+        snd_json_str(j, "name", *l.name ? l.name : "outside");
+        for (int k = 0; k < N_FIELDS; k++) snd_json_num(j, FIELDS[k].name, *member(&l, k));
         snd_json_close(j, '}');
     }
     snd_json_close(j, ']');
 }
 
+static snd_json begin_line(snd_buf *b, int64_t step) {
+    snd_json j = snd_json_start(b);
+    j.tight = true;
+    snd_json_open(&j, NULL, '{');
+    snd_json_int(&j, "step", step);
+    return j;
+}
+
+static sonde_status end_line(snd_log *l, snd_json *j, snd_buf *b) {
+    snd_json_close(j, '}');
+    snd_buf_put(b, "\n");
+    return append(&l->metrics, b);
+}
+
 sonde_status snd_log_step(snd_log *l, const snd_step *s) {
     if (!l) return SONDE_OK;
     snd_buf b = {0};
-    snd_json j = snd_json_start(&b);
-    j.tight = true;
-    snd_json_open(&j, NULL, '{');
-    snd_json_int(&j, "step", s->step);
+    snd_json j = begin_line(&b, s->step);
     snd_json_num(&j, "loss", s->loss);
     snd_json_num(&j, "lr", s->lr);
     snd_json_num(&j, "grad_norm", s->grad_norm);
     snd_json_num(&j, "tokens_per_s", (double)s->targets / s->seconds);
     if (s->layers) put_layers(&j, s);
-    snd_json_close(&j, '}');
-    snd_buf_put(&b, "\n");
-    SND_TRY(append(&l->metrics, &b));
+    SND_TRY(end_line(l, &j, &b));
     snd_events_step(&b, since_1970(), s);
     return append(&l->events, &b);
 }
@@ -207,15 +220,10 @@ sonde_status snd_log_step(snd_log *l, const snd_step *s) {
 sonde_status snd_log_valid(snd_log *l, int64_t step, double valid, double accuracy) {
     if (!l) return SONDE_OK;
     snd_buf b = {0};
-    snd_json j = snd_json_start(&b);
-    j.tight = true;
-    snd_json_open(&j, NULL, '{');
-    snd_json_int(&j, "step", step);
+    snd_json j = begin_line(&b, step);
     snd_json_num(&j, "valid_loss", valid);
     if (!isnan(accuracy)) snd_json_num(&j, "accuracy", accuracy);
-    snd_json_close(&j, '}');
-    snd_buf_put(&b, "\n");
-    SND_TRY(append(&l->metrics, &b));
+    SND_TRY(end_line(l, &j, &b));
     snd_events_valid(&b, since_1970(), step, valid, accuracy);
     return append(&l->events, &b);
 }

@@ -11,20 +11,9 @@ enum {
 #undef SND_TRAIN_KEY
 };
 
-static const snd_train_key KEYS[COUNT] = {
-#define SND_TRAIN_KEY(name, option, type, dflt, lo, hi, range, help) {#name, option, #type, dflt, range, help},
-#include "train/settings.def"
-#undef SND_TRAIN_KEY
-};
-
-typedef enum type { WORD, INT, NUM } type;
-
-static const struct info {
-    type type;
-    double lo, hi;
-    size_t offset;
-} INFO[COUNT] = {
-#define SND_TRAIN_KEY(name, option, type, dflt, lo, hi, range, help) {type, lo, hi, offsetof(snd_train_settings, name)},
+static const snd_train_key ROWS[COUNT] = {
+#define SND_TRAIN_KEY(name, option, type, dflt, lo, hi, range, help)                                                   \
+    {#name, option, dflt, range, help, SND_MEMBER_##type, lo, hi, offsetof(snd_train_settings, name)},
 #include "train/settings.def"
 #undef SND_TRAIN_KEY
 };
@@ -33,64 +22,21 @@ int snd_train_key_count(void) {
     return COUNT;
 }
 const snd_train_key *snd_train_key_at(int i) {
-    return i >= 0 && i < COUNT ? &KEYS[i] : NULL;
+    return i >= 0 && i < COUNT ? &ROWS[i] : NULL;
 }
 
 // ---- one setting --------------------------------------------------------------------------------------------------------------
 
-// The word of `range` (words between bars) that text is, as it stands there.
-static sonde_status set_word(const char **at, const char *where, int i, const char *text) {
-    char shown[72];
-    const size_t n = strlen(text);
-    for (const char *w = KEYS[i].range; w; w = strchr(w, '|') ? strchr(w, '|') + 1 : NULL) {
-        if (strncmp(w, text, n) != 0 || (w[n] && w[n] != '|') || n == 0) continue;
-        *at = text;
-        return SONDE_OK;
-    }
-    SND_FAIL(SONDE_ENAME, "%s%s: '%s' is not one of %s", where, KEYS[i].name, snd_shown(shown, text), KEYS[i].range);
-}
-
-static sonde_status set_number(void *at, const char *where, int i, const char *text) {
-    double v = NAN;
-    int64_t whole = -1;
-    char shown[72];
-    const bool is_int = INFO[i].type == INT, by_rule = !*text && !*KEYS[i].dflt;
-    if (!by_rule) {
-        SND_FAIL_IF(is_int ? !snd_parse_int(text, &whole, NULL) : !snd_parse_num(text, &v, NULL), SONDE_ETYPE,
-                    "%s%s: '%s' is no %snumber; %s is possible", where, KEYS[i].name, snd_shown(shown, text),
-                    is_int ? "whole " : "", KEYS[i].range);
-        const double x = is_int ? (double)whole : v;
-        SND_FAIL_IF(!(x >= INFO[i].lo && x <= INFO[i].hi), SONDE_ERANGE, "%s%s: %s is outside %s", where, KEYS[i].name,
-                    snd_shown(shown, text), KEYS[i].range);
-    }
-    if (is_int)
-        *(int64_t *)at = whole;
-    else
-        *(double *)at = v;
-    return SONDE_OK;
-}
-
-static sonde_status set(snd_train_settings *s, const char *where, int i, const char *text) {
-    void *at = (char *)s + INFO[i].offset;
-    return INFO[i].type == WORD ? set_word(at, where, i, text) : set_number(at, where, i, text);
-}
-
 sonde_status snd_train_setting(snd_train_settings *s, const char *where, const char *key, const char *text) {
-    const char *names[COUNT];
-    char shown[72];
-    for (int i = 0; i < COUNT; i++) {
-        names[i] = KEYS[i].name;
-        if (strcmp(key, KEYS[i].name) == 0) return set(s, where, i, text);
-    }
-    const char *near = snd_nearest(key, names, COUNT);
-    SND_FAIL(SONDE_ENAME, "%sunknown train key '%s'%s%s", where, snd_shown(shown, key),
-             near ? "; the nearest known is " : "", near ? near : "");
+    int i;
+    SND_TRY(snd_member_find(ROWS, COUNT, "train", where, key, &i));
+    return snd_member_set(&ROWS[i], s, where, text);
 }
 
 snd_train_settings snd_train_defaults(void) {
     snd_train_settings s = {0};
     for (int i = 0; i < COUNT; i++) {
-        const sonde_status ok = set(&s, "", i, KEYS[i].dflt);
+        const sonde_status ok = snd_member_set(&ROWS[i], &s, "", ROWS[i].dflt);
         (void)ok; // the table's own words; a test reads all of them
     }
     return s;
@@ -99,11 +45,25 @@ snd_train_settings snd_train_defaults(void) {
 void snd_train_each(const snd_train_settings *s, void (*put)(void *ctx, const char *key, const char *text), void *ctx) {
     for (int i = 0; i < COUNT; i++) {
         char text[40];
-        const void *at = (const char *)s + INFO[i].offset;
-        if (INFO[i].type == INT) snprintf(text, sizeof text, "%lld", (long long)*(const int64_t *)at);
-        if (INFO[i].type == NUM) snd_format_num(text, *(const double *)at, 17);
-        put(ctx, KEYS[i].name, INFO[i].type == WORD ? *(const char *const *)at : text);
+        const void *at = (const char *)s + ROWS[i].offset;
+        if (ROWS[i].type == SND_MEMBER_INT) snprintf(text, sizeof text, "%lld", (long long)*(const int64_t *)at);
+        if (ROWS[i].type == SND_MEMBER_NUM) snd_format_num(text, *(const double *)at, 17);
+        put(ctx, ROWS[i].name, ROWS[i].type == SND_MEMBER_WORD ? *(const char *const *)at : text);
     }
+}
+
+// ---- the task -------------------------------------------------------------------------------------------------------------------
+
+snd_task snd_train_task(const snd_spec *s) {
+    if (s->family != SND_FAM_TRANSFORMER) return SND_TASK_CLASS;
+    switch (s->objective) {
+    case SND_OBJ_MLM: return SND_TASK_MLM;
+    case SND_OBJ_SEQ2SEQ: return SND_TASK_SEQ2SEQ;
+    case SND_OBJ_CLASS: return SND_TASK_CLASS;
+    case SND_OBJ_LM: return SND_TASK_LM;
+    default: break; // without a vocabulary yet
+    }
+    return s->arch == SND_ARCH_ENCODER ? SND_TASK_MLM : s->arch == SND_ARCH_ENCDEC ? SND_TASK_SEQ2SEQ : SND_TASK_LM;
 }
 
 // ---- what is left to its rule ---------------------------------------------------------------------------------------------------

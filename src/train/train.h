@@ -18,9 +18,7 @@ typedef struct snd_train_settings {
     double lr, lr_end, decay_share, beta1, beta2, opt_eps, weight_decay, clip, label_smoothing, ema;
 } snd_train_settings;
 
-typedef struct snd_train_key {
-    const char *name, *option, *type, *dflt, *range, *help;
-} snd_train_key;
+typedef snd_member snd_train_key;
 int snd_train_key_count(void);
 const snd_train_key *snd_train_key_at(int i);
 snd_train_settings snd_train_defaults(void);
@@ -47,6 +45,9 @@ const snd_optimizer_row *snd_optimizer_find(const char *name);   // NULL: none
 ///   wsd      1, and over the last decay_share of the steps linear down to lr_end
 /// source  cosine: Loshchilov, Hutter 2017; invsqrt: Vaswani et al. 2017, section 5.3; wsd: Hu et al. 2024
 double snd_train_lr(const snd_train_settings *s, int64_t step);
+
+/// What a model of this spec learns from, by its family and objective; without a vocabulary yet by its arch.
+snd_task snd_train_task(const snd_spec *s);
 
 // ---- a trainer --------------------------------------------------------------------------------------------------------------
 
