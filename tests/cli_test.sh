@@ -251,6 +251,8 @@ try 2 $run --taps layers.0.F.oot; err "did you mean 'layers.0.F.out'?"
 try 2 $run --taps grad.layers.0.F.out; err "--backward"
 try 2 $run --backward --taps grad.layers.0.F.oot; err "did you mean 'grad.layers.0.F.out'?"
 try 0 $run --dtype bf16; no_out
+try 0 $run --round-weights bf16; no_out
+try 2 $run --round-weights f32; err "bf16|f16"
 # whose fault it is: a file's own formula or tensors (3), or a word on the command line (2)
 printf 'model:\n  family: mlp\n  wiring: "each: x = x + G(x)"\n' >bad.yaml
 try 3 run bad.yaml layers=3 --input $g/input.safetensors --output o.safetensors; err "'G'"

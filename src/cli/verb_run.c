@@ -16,6 +16,7 @@ sonde_status snd_verb_run(snd_cli *c) {
                       .threads = (int)snd_opt_int(c, "threads", 0),
                       .max_memory = (size_t)snd_opt_int(c, "max-memory", 0),
                       .dtype = snd_dtype_find(snd_opt_str(c, "dtype", "f32")),
+                      .round_weights = snd_dtype_find(snd_opt_str(c, "round-weights", "none")),
                       .stop = c->stop};
     o.n_taps = snd_opt_strs(c, "taps", &o.taps);
     snd_run_result r;

@@ -20,7 +20,8 @@ typedef struct snd_run_opts {
     const char *input, *output;
     const char *const *taps; int n_taps;   // shell patterns
     bool backward, eval;
-    snd_dtype dtype;                   // SND_F32, SND_F64
+    snd_dtype dtype;                   // SND_F32, SND_F64; SND_BF16: computed in f32, stored in bf16
+    snd_dtype round_weights;           // SND_BF16, SND_F16: to what these hold, before anything is computed; NONE: not
     uint64_t seed;
     int threads;                       // 0: all
     size_t max_memory;                 // bytes, 0: no limit

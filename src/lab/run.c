@@ -286,21 +286,33 @@ static sonde_status check_cond(const job *j, snd_build *b) {
 
 // ---- weights ----------------------------------------------------------------------------------------------------------------
 
-// --dtype bf16: weights are those that bf16 can hold; inputs, arithmetic and what lies between are f32.
-static void round_bf16(float *v, int64_t n) {
-    for (int64_t i = 0; i < n; i++) v[i] = snd_bf16_to_f32(snd_f32_to_bf16(v[i]));
+// To what the narrow type holds, in place.
+static void round_through(snd_dtype narrow, void *data, snd_dtype type, int64_t n) {
+    uint16_t held[512];
+    for (int64_t i = 0; i < n; i += 512) {
+        const int64_t m = n - i < 512 ? n - i : 512;
+        void *at = (char *)data + (size_t)i * snd_dtype_size(type);
+        snd_convert(at, type, held, narrow, m);
+        snd_convert(held, narrow, at, type, m);
+    }
 }
 
-static sonde_status load_weights(job *j) {
+// Running averages are no weights: they stay.
+static sonde_status round_weights(job *j) {
     const snd_graph *g = j->m->g;
-    if (j->weights) SND_TRY(snd_weights_fill(j->weights, g, j->o->dtype != SND_BF16, &j->source));
-    for (int i = 0; j->o->dtype == SND_BF16 && i < snd_g_param_count(g); i++) {
+    for (int i = 0; i < snd_g_param_count(g); i++) {
+        const snd_value *v = snd_g_value(g, snd_g_param_at(g, i));
         void *data;
         if (snd_g_param_is_state(g, i)) continue;
         SND_TRY(snd_source_data(&j->source, g, i, &data));
-        round_bf16(data, snd_shape_size(snd_g_value(g, snd_g_param_at(g, i))->shape));
+        round_through(j->o->round_weights, data, v->dtype, snd_shape_size(v->shape));
     }
     return SONDE_OK;
+}
+
+static sonde_status load_weights(job *j) {
+    if (j->weights) SND_TRY(snd_weights_fill(j->weights, j->m->g, !j->o->round_weights, &j->source));
+    return j->o->round_weights ? round_weights(j) : SONDE_OK;
 }
 
 // ---- what is asked for --------------------------------------------------------------------------------------------------------
@@ -405,17 +417,17 @@ static sonde_status set_inputs(job *j) {
     return dy ? snd_exec_set(j->exec, j->dy, dy->data, dy->dtype) : SONDE_OK;
 }
 
-// What collect() makes beside the plan's values: each result as double and, but for f64, as float.
+// What collect() makes beside the plan's values: each result as double and, but for f64, as it is written.
 static size_t result_bytes(const job *j) {
     size_t n = 0;
     for (int i = 0; i < j->n_outs; i++) n += (size_t)snd_shape_size(snd_g_value(j->m->g, j->outs[i].v)->shape);
-    return n * (j->o->dtype == SND_F64 ? 8 : 12);
+    return n * (8 + (j->o->dtype == SND_F64 ? 0 : snd_dtype_size(j->o->dtype)));
 }
 
 // The fastest plan within the limit. Weights from a file, or rounded, are all in memory; drawn ones need not be.
 static sonde_status choose_plan(job *j, snd_plan **plan) {
     const size_t limit = j->o->max_memory;
-    const bool held = j->weights || j->o->dtype == SND_BF16;
+    const bool held = j->weights || j->o->round_weights;
     size_t need = 0;
     snd_id *keep;
     SND_NEW(j->arena, keep, j->n_outs);
@@ -448,6 +460,18 @@ static sonde_status compute(job *j) {
     return snd_exec_run(j->exec);
 }
 
+// The tensor as --dtype stores it; its doubles become what was stored (a value beyond the type's range is infinite there).
+static sonde_status narrow(job *j, snd_tensor *t, int64_t n) {
+    double *d = t->data;
+    char *stored;
+    SND_NEW(j->arena, stored, (n > 0 ? n : 1) * (int64_t)snd_dtype_size(j->o->dtype));
+    snd_convert(d, SND_F64, stored, j->o->dtype, n);
+    snd_convert(stored, j->o->dtype, d, SND_F64, n);
+    t->dtype = j->o->dtype;
+    t->data = stored;
+    return SONDE_OK;
+}
+
 static sonde_status collect(job *j, snd_tensor *t, snd_run_result *r) {
     for (int i = 0; i < j->n_outs; i++) {
         const snd_value *v = snd_g_value(j->m->g, j->outs[i].v);
@@ -455,17 +479,12 @@ static sonde_status collect(job *j, snd_tensor *t, snd_run_result *r) {
         double *d;
         SND_NEW(j->arena, d, n > 0 ? n : 1);
         SND_TRY(snd_exec_get(j->exec, j->outs[i].v, d));
+        t[i] = (snd_tensor){.name = j->outs[i].name, .dtype = SND_F64, .shape = v->shape, .data = d};
+        if (j->o->dtype != SND_F64) SND_TRY(narrow(j, &t[i], n));
         int64_t bad = 0;
         for (int64_t k = 0; k < n; k++) bad += !isfinite(d[k]);
         if (bad && !r->first_nonfinite) r->first_nonfinite = j->outs[i].name;
         r->n_nonfinite += bad;
-        t[i] = (snd_tensor){.name = j->outs[i].name, .dtype = SND_F64, .shape = v->shape, .data = d};
-        if (j->o->dtype == SND_F64) continue;
-        float *f;
-        SND_NEW(j->arena, f, n > 0 ? n : 1);
-        snd_convert(d, SND_F64, f, SND_F32, n);
-        t[i].dtype = SND_F32;
-        t[i].data = f;
     }
     r->n_written = j->n_outs;
     return SONDE_OK;
