@@ -51,6 +51,14 @@ try 2 wirings --jsn; err "did you mean --json?"; no_out
 try 2 wirings depnorm; err "did you mean deepnorm?"; no_out
 try 2 models gpt; err "gpt"; no_out
 try 2 help wiring; err "did you mean wirings?"
+try 2 predict pre layers=2 layers=3; err "'layers=2' and 'layers=3' set the same key"; no_out
+try 2 predict layers=2 layers=2 --wirings pre,post; err "set the same key"
+try 2 predict pre --wirings post,pre,post; err "names 'post' twice"; no_out
+try 0 help eval; out "windows or examples at a time"; grep -q "lines at a time" out && bad "another verb's batch"
+try 0 help translate; out "lines at a time"; out "one of RUN/checkpoints/"
+try 0 help measure; grep -q bf16 out && bad "a type that measure refuses"
+try 2 measure pre --max-memory 1; err "--max-memory is 1 byte; one run needs"
+try 2 measure pre --max-memory 1.5K; err "--max-memory is 1.5 KiB"
 try 2 wirings --json=yes; err "takes no value"
 try 2 wirings -x; err "-x"
 try 2 wirings --depths 3; err "no option --depths"
@@ -217,7 +225,11 @@ if [ -e /dev/full ]; then
     n=$((n + 1)) what="sonde wirings >/dev/full"
     "$bin" wirings >/dev/full 2>err; rc=$?
     [ $rc = 3 ] || bad "exit $rc, not 3"
-    err "standard output"
+    err "standard output: No space left on device"
+    n=$((n + 1)) what="sonde version >/dev/full" # fits the buffer: fails at the end
+    "$bin" version >/dev/full 2>err; rc=$?
+    [ $rc = 3 ] || bad "exit $rc, not 3"
+    err "standard output: No space left on device"
 fi
 
 # ---- colours and characters: none when stdout is no terminal, none with NO_COLOR or --no-color on one
@@ -307,7 +319,6 @@ try 0 measure $gpt --loss --last-token --depths 1,2
 try 0 measure heads=2 --wirings pre,post width=32 layers=1 --batch 2 --tokens 8 --seeds 1; out "post"
 try 3 measure $gpt --data missing; err "missing"
 try 2 measure $gpt --data text --tokens 40 --loss; err "text: has 32 tokens; a sequence needs 41"
-try 2 measure $gpt --data text vocab=100; err "the vocabulary has 0 to 99"
 try 2 measure $gpt --data text --labels text; err "--labels is for rows of the mlp family"
 try 2 measure $gpt --last-token; err "--last-token needs --loss"
 try 2 measure $gpt --cos 0.5; err "--cos is for the mlp family"

@@ -205,6 +205,15 @@ static void samples_are_their_own(void **state) {
     o.limit = 3;
     const text low = generate(&m, o, prompt, 2, &g);
     for (int i = 0; i < low.n[0]; i++) assert_true(low.t[0][i] < 3);
+    // an end behind the limit, as among special tokens, still ends; what stands between never comes
+    o = (snd_generate_opts){
+        .sampling = {.temperature = 1, .top_p = 1}, .samples = 3, .tokens = 20, .capacity = 12, .end = 5, .limit = 3};
+    const text short_ones = generate(&m, o, prompt, 2, &g);
+    int64_t made = 0;
+    for (int r = 0; r < 3; r++)
+        for (int i = 0; i < short_ones.n[r]; i++, made++) assert_true(short_ones.t[r][i] < 3);
+    assert_int_equal(made, g.tokens);
+    assert_true(made < 3 * 20 && made > 0);
     assert_int_equal(snd_generate(&m.net, &o, prompt, 0, &g), SONDE_EINPUT);
     close_model(&m);
 }
@@ -223,7 +232,9 @@ static double penalised(double logp, int64_t length, double a) {
 }
 
 // Every output of up to MOST tokens, its end counted.
-static void try_all(model *m, const int64_t *src, double a, int64_t *tokens, int64_t n, double logp, best *b) {
+// limit: the tokens that may come are those below it, and END.
+static void try_all(model *m, const int64_t *src, double a, int64_t limit, int64_t *tokens, int64_t n, double logp,
+                    best *b) {
     double logits[V];
     if (n == MOST) {
         if (penalised(logp, n, a) > b->score) {
@@ -233,12 +244,15 @@ static void try_all(model *m, const int64_t *src, double a, int64_t *tokens, int
         return;
     }
     last_logits(m, tokens, n + 1, src, SRC, logits);
+    for (int64_t v = limit; v < V; v++)
+        if (v != END) logits[v] = -INFINITY;
     const double lse = log_sum(logits, V);
     for (int v = 0; v < V; v++) {
+        if (v >= limit && v != END) continue;
         const double now = logp + logits[v] - lse;
         tokens[n + 1] = v;
         if (v != END) {
-            try_all(m, src, a, tokens, n + 1, now, b);
+            try_all(m, src, a, limit, tokens, n + 1, now, b);
         } else if (penalised(now, n + 1, a) > b->score) {
             *b = (best){.score = penalised(now, n + 1, a), .n = n};
             memcpy(b->t, tokens + 1, (size_t)n * sizeof *b->t);
@@ -254,9 +268,14 @@ static void beams_find_the_best(void **state) {
     enum { SOURCES = 5 };
     const int64_t src[SOURCES * SRC] = {0, 3, 6, 2, 2, 6, 1, 1, 6, 4, 0, 6, 3, 5, 6};
     int ended = 0, cut = 0;
-    for (int k = 0; k < 3; k++) {
-        const snd_beam_opts o = {
-            .beams = 216, .tokens = MOST, .length_penalty = penalties[k], .begin = BEGIN, .end = END};
+    for (int k = 0; k < 4; k++) { // the last time without the token between the text's and the end
+        const int64_t limit = k == 3 ? BEGIN : V;
+        const snd_beam_opts o = {.beams = 216,
+                                 .tokens = MOST,
+                                 .length_penalty = penalties[k % 3],
+                                 .begin = BEGIN,
+                                 .end = END,
+                                 .limit = limit};
         snd_hypothesis h[SOURCES];
         CHECK_OK(snd_beam_search(m.a, &m.net, &o, src, SOURCES, SRC, h));
         for (int i = 0; i < SOURCES; i++) {
@@ -264,7 +283,7 @@ static void beams_find_the_best(void **state) {
             ended += h[i].ended;
             cut += !h[i].ended;
             best b = {.score = -INFINITY};
-            try_all(&m, src + i * SRC, penalties[k], tokens, 0, 0, &b);
+            try_all(&m, src + i * SRC, penalties[k % 3], limit, tokens, 0, 0, &b);
             assert_true(fabs(h[i].score - b.score) <= 1e-10 * fabs(b.score));
             assert_int_equal(h[i].n, b.n);
             assert_memory_equal(h[i].tokens, b.t, (size_t)b.n * sizeof *b.t);
@@ -369,6 +388,56 @@ static void windows_score_every_token_once(void **state) {
     unlink(path);
 }
 
+// Of a masked model: right where the largest score of an asked place is its token, and a place without a target never is.
+static void masked_tokens_are_counted(void **state) {
+    (void)state;
+    const char *path = "generate_test.txt";
+    write_text(path, "the sea of time was a door and we open it slowly, and the door was a sea");
+    snd_data_settings d = snd_data_defaults();
+    snd_set *set;
+    d.path = d.valid_path = path;
+    d.tokenizer = "bytes";
+    CHECK_OK(snd_set_open(&d, SND_TASK_MLM, &set));
+    model m;
+    open_model(&m, "pre",
+               KEYS("width=16", "heads=2", "vocab=257", "layers=1", "context=16", "position=rope", "arch=encoder",
+                    "init=normal(0.5)"));
+    snd_eval_result r;
+    CHECK_OK(snd_eval(m.a, &m.net, set, &(snd_eval_opts){.split = SND_SPLIT_VALID, .rows = 2}, &r));
+    assert_int_equal(r.looked, r.targets);
+    assert_true(r.targets > 0 && r.right >= 0 && r.right < r.targets && r.classes == 0);
+    // a head that answers one token always is right as often as that token is asked for
+    snd_batching how = {.rows = 2, .tokens = 16, .vocab = 257};
+    snd_batches *batches;
+    snd_batch b;
+    CHECK_OK(snd_batches_open(set, &how, &batches));
+    CHECK_OK(snd_batch_make(batches, &b));
+    int64_t spaces = 0;
+    for (int64_t i = 0; i < snd_batches_count(batches, SND_SPLIT_VALID); i++) {
+        CHECK_OK(snd_batches_get(batches, SND_SPLIT_VALID, i, 0, 1, &b));
+        for (int64_t k = 0; k < 2 * 16; k++) spaces += b.targets[k] == ' ';
+    }
+    double *bias = NULL, *embed = NULL;
+    for (int p = 0; p < snd_g_param_count(m.net.g); p++) { // out.x becomes the embedding of ' ', the longest of all
+        const snd_value *v = snd_g_value(m.net.g, snd_g_param_at(m.net.g, p));
+        void *data;
+        CHECK_OK(snd_source_data(&m.net.source, m.net.g, p, &data));
+        if (!strcmp(v->name, "out.N1.weight")) memset(data, 0, 16 * sizeof(double));
+        if (!strcmp(v->name, "out.N1.bias")) bias = data;
+        if (!strcmp(v->name, "embed.token.weight")) embed = data;
+    }
+    assert_true(bias && embed);
+    for (int k = 0; k < 16; k++) bias[k] = embed[' ' * 16 + k] *= 100;
+    CHECK_OK(snd_eval(m.a, &m.net, set, &(snd_eval_opts){.split = SND_SPLIT_VALID, .rows = 2}, &r));
+    assert_true(spaces > 0);
+    assert_int_equal(r.right, spaces);
+    snd_batch_free(&b);
+    snd_batches_close(batches);
+    snd_set_close(set);
+    close_model(&m);
+    unlink(path);
+}
+
 static void classes_are_counted(void **state) {
     (void)state;
     const char *path = "generate_test.csv";
@@ -384,6 +453,7 @@ static void classes_are_counted(void **state) {
     CHECK_OK(snd_eval(m.a, &m.net, set, &(snd_eval_opts){.split = SND_SPLIT_VALID, .rows = 2}, &parts));
     assert_int_equal(r.targets, 7);
     assert_int_equal(r.classes, 3);
+    assert_int_equal(r.looked, 7);
     assert_int_equal(r.right, r.confusion[0] + r.confusion[4] + r.confusion[8]);
     assert_int_equal(r.confusion[3] + r.confusion[4] + r.confusion[5], 3); // three rows of class 1
     assert_memory_equal(r.confusion, parts.confusion, 9 * sizeof *r.confusion);
@@ -403,6 +473,7 @@ int main(void) {
         cmocka_unit_test(beams_find_the_best),
         cmocka_unit_test(one_beam_is_greedy),
         cmocka_unit_test(windows_score_every_token_once),
+        cmocka_unit_test(masked_tokens_are_counted),
         cmocka_unit_test(classes_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

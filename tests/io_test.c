@@ -513,6 +513,62 @@ static void csv_bad(void **state) {
     }
 }
 
+static const char *words_column; // of the parser below
+static sonde_status parse_words(const char *name, const uint8_t *bytes, size_t n, snd_array *out) {
+    return snd_csv_parse_words(name, bytes, n, words_column, out);
+}
+
+static void check_words(const char *text, const char *column, snd_shape s, const double *want, const char *words) {
+    snd_array a;
+    CHECK_OK(snd_csv_parse_words("good", (const uint8_t *)text, strlen(text), column, &a));
+    check_values(&a, SND_F64, s, want);
+    char joined[256] = "";
+    for (int64_t i = 0; i < a.n_words; i++) snprintf(joined + strlen(joined), 100, "%s|", a.words[i]);
+    assert_string_equal(joined, words);
+    snd_array_free(&a);
+}
+
+static void csv_words(void **state) {
+    (void)state;
+    check_words("1,b\n2,a\n3,b\n", NULL, SND_SHAPE(3, 2), (double[]){1, 0, 2, 1, 3, 0}, "b|a|");
+    check_words("x,kind\n1,b\n2,a\n", NULL, SND_SHAPE(2, 2), (double[]){1, 0, 2, 1}, "b|a|");
+    check_words("kind,x\n\"a, b\",1\nc,2\n", "kind", SND_SHAPE(2, 2), (double[]){0, 1, 1, 2}, "a, b|c|");
+    check_words("a;1\nb;2\n", "1", SND_SHAPE(2, 2), (double[]){0, 1, 1, 2}, "a|b|");
+    check_words("2,7\n2,8\n", "2", SND_SHAPE(2, 2), (double[]){2, 0, 2, 1}, "7|8|");           // asked for as words
+    check_words("3,2,1\n1,2,3\n", "1", SND_SHAPE(2, 3), (double[]){0, 2, 1, 1, 2, 3}, "3|1|"); // no header calls it so
+    static const struct {
+        const char *text, *column;
+        sonde_status status;
+        const char *says;
+    } bad[] = {{"x,kind\n1,a\n", "knid", SONDE_ENAME, "no column 'knid' among its 2"},
+               {"1,a\n", "3", SONDE_ENAME, "no column '3'"},
+               {"1,a\n", "0", SONDE_ENAME, "no column '0'"},
+               {"1,a\nx,b\n", NULL, SONDE_EINPUT, "line 2, column 1: 'x' is not a number"},
+               {"1,a\n2,\n", NULL, SONDE_EINPUT, "line 2, column 2: no class stands there"}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        words_column = bad[i].column;
+        const size_t n = strlen(bad[i].text);
+        check_bad(parse_words, exact(bad[i].text, n), n, bad[i].status, bad[i].says);
+    }
+    char many[4000] = ""; // more than the first table of places has room for
+    for (int i = 0; i < 300; i++) snprintf(many + strlen(many), 20, "%d,w%d\n", i % 7, i % 150);
+    snd_array a;
+    CHECK_OK(snd_csv_parse_words("many", (const uint8_t *)many, strlen(many), NULL, &a));
+    assert_int_equal(a.n_words, 150);
+    for (int i = 0; i < 300; i++) CHECK_SAME(((double *)a.t.data)[2 * i + 1], i % 150);
+    snd_array_free(&a);
+    const size_t before = snd_alloc_bytes();
+    sonde_status s = SONDE_ENOMEM;
+    for (int k = 1; s != SONDE_OK; k++) {
+        snd_alloc_fail_at(k);
+        s = snd_csv_parse_words("mem", (const uint8_t *)many, strlen(many), NULL, &a);
+        snd_alloc_fail_at(0);
+        assert_true(s == SONDE_OK || s == SONDE_ENOMEM);
+        snd_array_free(&a);
+        assert_int_equal(snd_alloc_bytes(), before);
+    }
+}
+
 // A comma as the user's decimal point changes nothing.
 static void csv_ignores_the_locale(void **state) {
     (void)state;
@@ -692,6 +748,7 @@ int main(void) {
         cmocka_unit_test(npy_bad),
         cmocka_unit_test(csv_good),
         cmocka_unit_test(csv_bad),
+        cmocka_unit_test(csv_words),
         cmocka_unit_test(csv_ignores_the_locale),
         cmocka_unit_test(loads_any_kind),
         cmocka_unit_test(unpacks_only_what_is_allowed),

@@ -6,7 +6,7 @@
 #include "check.h"
 #include "folder.h"
 
-#include "data/data.h"
+#include "data/inner.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -817,13 +817,83 @@ static void sets_have_fingerprints(void **state) {
     free(text);
 }
 
+static void refuse(const snd_data_settings *s, snd_task task, sonde_status status, const char *why) {
+    snd_set *d;
+    const size_t before = snd_alloc_bytes();
+    assert_int_equal(snd_set_open(s, task, &d), status);
+    if (!strstr(sonde_error_message(), why)) fail_msg("'%s', want '%s'", sonde_error_message(), why);
+    assert_int_equal(snd_alloc_bytes(), before);
+}
+
+// Words are classes in the order of the alphabet, or in the settings'; a second file has to know them.
+static void classes_may_be_words(void **state) {
+    (void)state;
+    const char *path = write_text("w.csv", "x,kind\n1,sun\n2,rain\n3,sun\n4,fog\n");
+    snd_set *d = OPEN(path, SND_TASK_CLASS, "valid", "0");
+    assert_int_equal(snd_set_classes(d), 3);
+    assert_string_equal(snd_set_class_name(d, 0), "fog");
+    assert_string_equal(snd_set_class_name(d, 1), "rain");
+    assert_string_equal(snd_set_class_name(d, 2), "sun");
+    assert_null(snd_set_class_name(d, 3));
+    float x;
+    int64_t label, seen[3] = {0}, sum = 0;
+    for (int r = 0; r < 4; r++) {
+        snd_set_row(d, SND_SPLIT_TRAIN, r, &x, &label);
+        seen[label]++;
+        if (label == 0) assert_true(x > 1); // 4, the largest
+        sum += label;
+    }
+    assert_true(seen[0] == 1 && seen[1] == 1 && seen[2] == 2 && sum == 5);
+    snd_set_close(d);
+    d = OPEN(path, SND_TASK_CLASS, "valid", "0", "classes", "sun,rain,fog,snow");
+    assert_int_equal(snd_set_classes(d), 4);
+    assert_string_equal(snd_set_class_name(d, 3), "snow");
+    snd_set_close(d);
+    snd_data_settings o = snd_data_defaults();
+    o.path = path;
+    o.classes = "sun,rain";
+    refuse(&o, SND_TASK_CLASS, SONDE_EINPUT, "'fog' is none of the 2 classes (sun, ...)");
+    o.classes = NULL;
+    o.valid_path = write_text("v.csv", "x,kind\n1,hail\n");
+    refuse(&o, SND_TASK_CLASS, SONDE_EINPUT, "'hail' is none of the 3 classes (fog, ...)");
+    o.valid_path = NULL;
+    o.path = write_text("c.csv", "1,\"a,b\"\n2,c\n");
+    refuse(&o, SND_TASK_CLASS, SONDE_EINPUT, "'a,b' has a comma in it");
+}
+
+// Relative paths begin in the settings' folder; where nothing is there, here.
+static void paths_begin_in_their_folder(void **state) {
+    (void)state;
+    static const char name[] = "set_test_place.txt", here[] = "what is here, what is here";
+    write_text(name, "what is there, what is there, and more");
+    CHECK_OK(snd_write_file(name, here, sizeof here - 1));
+    snd_data_settings o = snd_data_defaults();
+    o.path = name;
+    o.valid = 0;
+    snd_set *d;
+    o.folder = folder;
+    CHECK_OK(snd_set_open(&o, SND_TASK_LM, &d));
+    assert_int_equal(snd_set_byte_count(d, SND_SPLIT_TRAIN), 38);
+    assert_string_equal(snd_set_name(d), name);
+    snd_set_close(d);
+    o.folder = "/nowhere";
+    CHECK_OK(snd_set_open(&o, SND_TASK_LM, &d));
+    assert_int_equal(snd_set_byte_count(d, SND_SPLIT_TRAIN), 26);
+    snd_set_close(d);
+    unlink(name);
+    refuse(&o, SND_TASK_LM, SONDE_EIO, "it was read from /nowhere and is not there any more; --data-folder DIR");
+    assert_true(snd_data_is_relative("path", "p.txt") && !snd_data_is_relative("path", "/p.txt"));
+    assert_true(!snd_data_is_relative("path", "fashion-mnist") && !snd_data_is_relative("tokenizer", "bpe"));
+    assert_true(snd_data_is_relative("tokenizer", "bpe.json") && !snd_data_is_relative("columns", "1,2"));
+}
+
 static void survives_lack_of_memory(void **state) {
     (void)state;
     char images[256];
     snprintf(images, sizeof images, "%s", write_images());
     static const char *const names[] = {"m.txt", "m2.txt", "m.tsv", "m.csv"};
     static const char *const text[] = {"some text to learn from, some text", "more of it, more of it",
-                                       "a b\tc d\ne f\tg h\n", "1,2,0\n3,4,1\n"};
+                                       "a b\tc d\ne f\tg h\n", "1,2,yes\n3,4,no\n"};
     for (int task = SND_TASK_LM; task <= SND_TASK_CLASS + 1; task++) {
         const bool pictures = task > SND_TASK_CLASS;
         const char *path = pictures ? images : write_text(names[task - 1], text[task - 1]);
@@ -869,6 +939,8 @@ int main(void) {
         cmocka_unit_test(images_are_normalised_and_split),
         cmocka_unit_test(augmentation_moves_and_mirrors),
         cmocka_unit_test(tables_are_standardised),
+        cmocka_unit_test(classes_may_be_words),
+        cmocka_unit_test(paths_begin_in_their_folder),
         cmocka_unit_test(fashion_mnist_opens),
         cmocka_unit_test(hostile_files),
         cmocka_unit_test(hostile_pairs),

@@ -109,6 +109,32 @@ static void chars_are_code_points(void **state) {
 }
 
 // The definition, slowly: count all pairs inside pieces, join the most frequent one, the smaller of equals.
+// Each once, as they come; what cannot be shown has its number alone; eight are named.
+static void unknown_characters_are_named(void **state) {
+    (void)state;
+    snd_tokenizer *t = make(SND_TOK_CHARS, "ab\n", 3, 0, 0), *bytes = make(SND_TOK_BYTES, "", 0, 0, 0);
+    snd_unknown u = {0};
+    snd_buf b = {0};
+    CHECK_OK(snd_tokenizer_unknown(bytes, TEXT("\xE2\x82\xACx"), &u));
+    CHECK_OK(snd_tokenizer_unknown(t, TEXT("ab\n"), &u));
+    assert_int_equal(u.n, 0);
+    CHECK_OK(snd_tokenizer_unknown(t,
+                                   TEXT("a\xE2\x82\xAC\x07\xE2\x82\xAC"
+                                        "b"),
+                                   &u));
+    snd_unknown_put(&u, &b);
+    assert_string_equal(b.s, "'\xE2\x82\xAC' (U+20AC), U+0007");
+    snd_buf_free(&b);
+    CHECK_OK(snd_tokenizer_unknown(t, TEXT("0123456789\x07"), &u));
+    assert_int_equal(u.n, 12);
+    snd_unknown_put(&u, &b);
+    assert_true(strstr(b.s, "'5' (U+0035) and 4 more") != NULL);
+    snd_buf_free(&b);
+    snd_unknown_free(&u);
+    snd_tokenizer_destroy(t);
+    snd_tokenizer_destroy(bytes);
+}
+
 static void bpe_learns_by_the_definition(void **state) {
     (void)state;
     const char *text = "low low low lower lower newest newest newest newest widest widest wild 111 11 1111 aaaa";
@@ -318,10 +344,15 @@ static void survives_lack_of_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(decoding_gives_the_text_back), cmocka_unit_test(chars_are_code_points),
-        cmocka_unit_test(bpe_learns_by_the_definition), cmocka_unit_test(bpe_stops_when_nothing_repeats),
-        cmocka_unit_test(earlier_merges_go_first),      cmocka_unit_test(json_reads_back),
-        cmocka_unit_test(bad_json_is_refused),          cmocka_unit_test(bad_calls_are_refused),
+        cmocka_unit_test(decoding_gives_the_text_back),
+        cmocka_unit_test(chars_are_code_points),
+        cmocka_unit_test(unknown_characters_are_named),
+        cmocka_unit_test(bpe_learns_by_the_definition),
+        cmocka_unit_test(bpe_stops_when_nothing_repeats),
+        cmocka_unit_test(earlier_merges_go_first),
+        cmocka_unit_test(json_reads_back),
+        cmocka_unit_test(bad_json_is_refused),
+        cmocka_unit_test(bad_calls_are_refused),
         cmocka_unit_test(survives_lack_of_memory),
     };
     return cmocka_run_group_tests_name("tokenizer", tests, NULL, NULL);

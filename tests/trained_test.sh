@@ -41,6 +41,61 @@ try 3 eval lm --checkpoint 7; err "is missing"
 try 2 eval lm --checkpoint worst; err "must be best or a step"
 try 2 eval pre layers=2; err "needs weights"
 
+# a run is used from anywhere, and its data may move
+mkdir -p away moved; cd away || exit 1
+try 0 eval ../lm --json; json 'd["nats"] < d["uniform_entropy"]'
+try 0 train --resume ../lm --steps 62 -q
+grep -q "^  path: text$" ../lm/spec.yaml || bad "the text of the path is lost"
+grep -qF "  folder: \"$tmp\"" ../lm/spec.yaml || bad "the folder of the path is not kept"
+mv ../text ../moved/text
+try 3 eval ../lm; err "--data PATH stands in"; err "text: it was read from $tmp and is not there any more"
+try 3 train --resume ../lm --steps 64 -q; err "it was read from $tmp"
+try 0 eval ../lm --data-folder ../moved -q
+try 0 train --resume ../lm --steps 64 --data ../moved/text -q
+try 0 eval ../lm -q
+echo "another text, from which nothing was learned" >other
+try 3 train --resume ../lm --steps 66 --data other; err "not the data that the run was trained on"
+try 3 train --resume ../lm --steps 66 --data nowhere; err "nowhere"
+cp -r ../lm ../moved/text .; mv ../moved/text ../text # both copied to another place
+sed -i 's/^  folder:.*/  folder: gone/; s/^  path:.*/  path: text/' lm/checkpoints/64/spec.yaml
+try 0 eval lm -q
+cd ..
+try 0 train --resume lm --steps 66 --data text -q
+try 0 generate lm --prompt "ΩΣ the Ω" --tokens 5; err "'Ω' (U+03A9), 'Σ' (U+03A3)"
+try 0 generate lm --prompt "the" --tokens 5; grep -q "does not know" err && bad "a note without a reason"
+try 0 generate lm --prompt "the" --tokens 30 --samples 40 --temperature 50 --json; grep -q '\\ufffd\|�' out && bad "<unk> was drawn"
+
+# ---- a trained model's own numbers
+try 0 measure lm --csv; cp out first
+try 0 measure lm; out "weights"; out "tokens of text"; grep -q theory out && bad "theory beside a trained model"
+newest=$(ls lm/checkpoints | sort -n | tail -1)
+try 0 measure "lm/checkpoints/$newest/model.safetensors" --csv; cmp -s first out || bad "a checkpoint's file is another model"
+try 0 measure lm --data text --loss --seeds 1 --json; json 'd["values"][-1]["name"] == "loss" or any(v["name"] == "loss" for v in d["values"])'
+try 2 measure lm --wirings pre,post; err "--wirings is for nets that are drawn"
+try 2 measure lm --depths 1,2; err "one net is measured"
+try 2 measure pre --eval; err "--eval is for a trained model"
+try 3 measure lm layers=3; err "layers.2"
+# the very numbers of the net that was drawn: no step has moved the weights
+try 0 train pre layers=2 width=32 heads=2 --data text --steps 1 --lr 0 --tokens 32 -o still -q
+sed '/^train:/,$d' still/spec.yaml >bare.yaml
+try 0 measure bare.yaml --seeds 1 --csv; cut -d, -f1-6 out >drawn
+try 0 measure bare.yaml --weights still/checkpoints/1/model.safetensors --seeds 1 --csv; cut -d, -f1-6 out >mapped
+cmp -s drawn mapped || bad "weights from a file are another net than the same ones drawn"
+[ "$(wc -l <drawn)" -gt 300 ] || bad "hardly anything was measured"
+# and run takes the same folder
+python3 - <<'END' || bad "cannot write an input"
+import json, struct
+h = json.dumps({"tokens": {"dtype": "I64", "shape": [1, 4], "data_offsets": [0, 32]}}).encode()
+open("in.st", "wb").write(struct.pack("<Q", len(h)) + h + struct.pack("<4q", 1, 2, 3, 4))
+END
+try 0 run lm --input in.st --output a.st; err "weights: lm/checkpoints/"
+try 0 run "lm/checkpoints/$newest/spec.yaml" --weights "lm/checkpoints/$newest/model.safetensors" --input in.st --output b.st -q
+cmp -s a.st b.st || bad "run of a folder is not that of its files"
+try 2 run pre --checkpoint best --input in.st --output a.st; err "is for a run's folder"
+try 3 predict lm; err "lm is a folder; predict takes a spec"
+cp "lm/checkpoints/$newest/model.safetensors" alone.safetensors
+try 3 eval alone.safetensors; err "beside them is no spec.yaml"; err "SPEC --weights alone.safetensors"
+
 try 0 generate lm --prompt "the cat" --tokens 30 --temperature 0 -q; cp out one
 case $(cat one) in "the cat"*) ;; *) bad "the prompt does not stand in front" ;; esac
 try 0 generate lm --prompt "the cat" --tokens 30 --temperature 0 --threads 1 -q; cmp -s one out || bad "another text"
@@ -55,7 +110,7 @@ try 0 generate lm --prompt "the " --tokens 100; err "a second"; err "read again"
 try 2 generate lm; err "--prompt"
 try 2 generate lm --prompt "the" --context 33; err "learned positions end at context, 32"; [ -s out ] && bad "a prompt before the refusal"
 try 2 train --resume lm --lr 1; err "would change nothing"; grep -q "lr: 1$" lm/spec.yaml && bad "a rate no step was made with"
-try 2 train --resume lm --steps 30; err "stands at step 60 and steps is 30"
+try 2 train --resume lm --steps 30; err "stands at step 66 and steps is 30"
 try 3 train --resume lm --steps 70 --optimizer lion; err "optimizer is adamw"; grep -q lion lm/spec.yaml && bad "refused, yet in the spec"
 try 0 train --resume lm -q
 try 2 generate lm --prompt ""; err "the value is empty"
@@ -79,15 +134,32 @@ json 'd["schema"] == "sonde.translate/1" and len(d["lines"]) == 3 and all(l["sco
 printf 'AB\n' >short
 try 3 translate mt --source source --reference short; err "as many are needed"
 try 2 generate mt --prompt a; err "translate"
-try 0 eval mt --json; json 'd["nats"] < d["uniform_entropy"]'
+try 0 eval mt --json; json 'd["nats"] < d["uniform_entropy"] and d["accuracy"] > 0.5'
+try 0 eval mt; out "given those before it in the reference"
+printf 'ab cß\n' >strange
+try 0 translate mt --source strange; err "'ß' (U+00DF)"
 
 # ---- an encoder, classes
 try 0 train pre layers=1 width=32 heads=2 arch=encoder --data text --steps 10 --batch 4 --tokens 32 -o mlm -q
 try 3 generate mlm --prompt a; err "an encoder"
-try 0 eval mlm --json; json 'd["targets"] > 0'
+try 0 eval mlm --json; json 'd["targets"] > 0 and 0 <= d["accuracy"] <= 1'
+try 0 eval mlm; out "accuracy"; out "perplexity"
 awk -v OFS=, 'BEGIN { print "a,b,class"; for (i = 0; i < 200; i++) print i % 7, i % 5, (i % 7 > 3) }' >table.csv
 try 0 train pre layers=2 width=16 family=mlp --data table.csv --steps 40 --batch 16 -o class -q
 try 0 eval class --data table.csv; out "accuracy"; out "confusion"
+awk -v OFS=, 'BEGIN { print "a,b,class"; for (i = 0; i < 200; i++) print i % 7, i % 5, (i % 7 > 3 ? "yes" : "no") }' >words.csv
+try 0 train pre layers=2 width=16 family=mlp --data words.csv --steps 40 --batch 16 -o words -q
+try 0 eval words --data words.csv; out "          no"; out "         yes"; cp out one
+try 0 eval class --data table.csv; grep accuracy one >a; grep accuracy out >b; cmp -s a b || bad "words are other classes than their numbers"
+sed -n '2,6p' words.csv >few.csv # classes, and what rows are normalised by, are those of training
+try 0 eval words --data few.csv --json; json 'd["classes"] == ["no", "yes"] and d["targets"] == 5 and d["confusion"][1] == [0, 1]'
+echo "1,2,perhaps" >>few.csv
+try 3 eval words --data few.csv; err "'perhaps' is none of the 2 classes (no, ...)"
+# batch norm: by the batch as in training, or by its running statistics
+try 0 train post norm=batch layers=2 width=16 family=mlp --data table.csv --steps 40 --batch 16 -o batch -q
+try 0 measure batch --csv; cp out one; try 0 measure batch; out "by the batch"
+try 0 measure batch --eval --csv; cmp -s one out && bad "--eval changes nothing"
+try 0 measure batch --eval; out "by running statistics"
 try 0 eval class --data table.csv --json; json 'sum(map(sum, d["confusion"])) == d["targets"] == 200'
 json 'd["accuracy"] == (d["confusion"][0][0] + d["confusion"][1][1]) / 200'
 try 3 generate class --prompt a; err "family mlp"

@@ -83,10 +83,12 @@ def main():
             bad.append(f"src/{table}: nobody includes this table")
         seen = {}
         for macro, args, line in rows:
-            key = (macro, args[0])
-            if key in seen:
-                bad.append(f"src/{table}:{line}: {args[0]} is already in line {seen[key]}")
-            seen[key] = line
+            # an option may have a row of its own for some verbs
+            verbs = args[6].strip('"').split() if macro == "SND_OPTION" else [""]
+            for key in [(macro, args[0], v) for v in verbs]:
+                if key in seen:
+                    bad.append(f"src/{table}:{line}: {args[0]} is already in line {seen[key]}")
+                seen[key] = line
         if table in ROWS:
             macro, index, kind, pattern = ROWS[table]
             names = [a[index] for m, a, _ in rows if m == macro]

@@ -78,11 +78,16 @@ static sonde_status long_option(snd_cli *c, int argc, char **argv, int *i) {
     return snd_opt_set(c, o, text, false);
 }
 
+static const snd_opt_row *by_letter(char letter) {
+    for (int k = 0; k < snd_opt_count(); k++)
+        if (snd_opt_at(k)->letter == letter) return snd_opt_at(k);
+    return NULL;
+}
+
 static sonde_status short_option(snd_cli *c, int argc, char **argv, int *i) {
     const char *word = argv[*i];
-    const snd_opt_row *o = NULL;
-    for (int k = 0; k < snd_opt_count() && !o; k++)
-        if (snd_opt_at(k)->letter == word[1]) o = snd_opt_at(k);
+    const snd_opt_row *o = by_letter(word[1]);
+    if (o) o = snd_opt_find(c->verb, o->name, strlen(o->name)); // the verb's own row
     SND_FAIL_IF(!o, SONDE_EUSAGE, "unknown option %s; long options begin with two dashes", word);
     SND_FAIL_IF(o->type == SND_OPT_FLAG && word[2], SONDE_EUSAGE, "unknown option %s; write -%c on its own", word,
                 word[1]);
@@ -120,16 +125,23 @@ static sonde_status check_setting(snd_cli *c, const char *word) {
     SND_FAIL(SONDE_EUSAGE, "unknown model key '%s'; 'sonde help keys' lists them", key ? key : word);
 }
 
+// A key that is said twice may be meant either way.
+static sonde_status add_setting(snd_cli *c, const char *word) {
+    const size_t n = strcspn(word, "=") + 1;
+    for (int i = 0; i < c->n_overrides; i++)
+        SND_FAIL_IF(!strncmp(c->overrides[i], word, n), SONDE_EUSAGE, "'%s' and '%s' set the same key; leave one out",
+                    c->overrides[i], word);
+    c->overrides[c->n_overrides++] = word;
+    return SONDE_OK;
+}
+
 static sonde_status spec_operand(snd_cli *c, const char *word) {
     if (c->spec_word) {
         SND_TRY(check_setting(c, word));
-        c->overrides[c->n_overrides++] = word;
-        return SONDE_OK;
+        return add_setting(c, word);
     }
-    if (is_setting(word))
-        c->overrides[c->n_overrides++] = word; // whether a SPEC is missing is seen when all words are read
-    else
-        c->spec_word = word;
+    if (is_setting(word)) return add_setting(c, word); // whether a SPEC is missing is seen when all words are read
+    c->spec_word = word;
     return SONDE_OK;
 }
 
@@ -169,11 +181,8 @@ static sonde_status find_verb(snd_cli *c, int argc, char **argv) {
         const char *w = argv[i];
         if (strcmp(w, "--") == 0) return i + 1 < argc ? operand(c, argv[i + 1]) : SONDE_OK;
         if (!is_option(w)) return operand(c, w);
-        const snd_opt_row *o = w[1] == '-' ? snd_opt_find(NULL, w + 2, strlen(w + 2)) : NULL;
+        const snd_opt_row *o = w[1] == '-' ? snd_opt_find(NULL, w + 2, strlen(w + 2)) : w[2] ? NULL : by_letter(w[1]);
         if (o && o->type != SND_OPT_FLAG) i++;
-        if (w[1] != '-' && !w[2])
-            for (int k = 0; k < snd_opt_count(); k++)
-                if (snd_opt_at(k)->letter == w[1] && snd_opt_at(k)->type != SND_OPT_FLAG) i++;
     }
     return SONDE_OK;
 }

@@ -79,6 +79,7 @@ struct snd_cli {
     int columns, columns_err;          // of the terminal; 100 when there is none (stderr: no limit)
     const char *out_dir;               // NULL: none
     int exit_code;                     // what a successful verb exits with
+    int out_errno;                     // why stdout failed first; 0: it has not
     snd_stop *stop;                    // set by SIGINT
 };
 
@@ -118,6 +119,7 @@ void snd_cli_show(snd_cli *c, const snd_record *r);
 
 void snd_print(snd_cli *c, const char *fmt, ...) SND_PRINTF(2, 3);     // stdout
 void snd_put(snd_cli *c, const snd_buf *b);                            // stdout
+void snd_put_bytes(snd_cli *c, const char *s, size_t n);               // stdout
 void snd_note(snd_cli *c, const char *fmt, ...) SND_PRINTF(2, 3);      // stderr, silent with --quiet
 typedef enum snd_ink { SND_INK_PLAIN, SND_INK_BOLD, SND_INK_DIM, SND_INK_RED, SND_INK_YELLOW, SND_INK_GREEN, SND_INK_BLUE } snd_ink;
 /// Text in colour where stdout takes it, else as it stands.

@@ -63,7 +63,7 @@ static int flush(const snd_cli *c, int code) {
     const bool failed = fflush(stdout) != 0 || ferror(stdout);
     if (!failed) return code;
     fprintf(stderr, "sonde%s%s: standard output: %s\n", c->verb ? " " : "", c->verb ? c->verb->name : "",
-            errno ? strerror(errno) : "write failed");
+            strerror(c->out_errno ? c->out_errno : errno));
     return code ? code : 3;
 }
 

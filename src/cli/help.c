@@ -93,6 +93,11 @@ void snd_help_verb(snd_cli *c, const snd_verb *v) {
                   "\nSPEC is a YAML file, a preset (sonde models), a wiring (sonde wirings) or a formula in quotes "
                   "(sonde help formula); key=value sets model keys (sonde help keys).",
                   0);
+    if (strstr(v->usage, "RUN"))
+        paragraph(c, &b,
+                  "\nRUN is the folder of a training run ('sonde train ... -o RUN'), of which the newest checkpoint is "
+                  "taken; CHECKPOINT is one of RUN/checkpoints/, or a file of weights in it.",
+                  0);
     head(c, &b, "Options");
     for (int i = 0; i < snd_opt_count(); i++)
         if (snd_opt_applies(snd_opt_at(i), v->name)) option_entry(c, &b, snd_opt_at(i), 26);
@@ -104,8 +109,9 @@ void snd_help_verb(snd_cli *c, const snd_verb *v) {
 
 void snd_help_options(snd_cli *c) {
     snd_buf b = {0};
-    paragraph(c, &b,
-              "Options mean the same for every verb that has them; '--name VALUE' and '--name=VALUE' are one.\n\n", 0);
+    paragraph(
+        c, &b,
+        "Verbs stand in brackets behind what an option does there; '--name VALUE' and '--name=VALUE' are one.\n\n", 0);
     for (int i = 0; i < snd_opt_count(); i++) {
         const snd_opt_row *o = snd_opt_at(i);
         option_entry(c, &b, o, 26);

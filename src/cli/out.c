@@ -2,6 +2,7 @@
 // Invariant: results go to stdout and nothing else does; stderr never holds anything a script needs.
 #include "cli/inner.h"
 
+#include <errno.h>
 #include <langinfo.h>
 #include <math.h>
 #include <stdlib.h>
@@ -25,17 +26,26 @@ void snd_terminal_init(snd_cli *c) {
     c->columns_err = narrow ? w.ws_col : 1 << 20; // in a file a note is one line
 }
 
+// The reason is known only now: stdio forgets it.
+static void note_failure(snd_cli *c) {
+    if (ferror(stdout) && !c->out_errno) c->out_errno = errno;
+}
+
 void snd_print(snd_cli *c, const char *fmt, ...) {
-    (void)c;
     va_list ap;
     va_start(ap, fmt);
     vfprintf(stdout, fmt, ap);
     va_end(ap);
+    note_failure(c);
 }
 
 void snd_put(snd_cli *c, const snd_buf *b) {
-    (void)c;
-    if (b->s) fwrite(b->s, 1, b->len, stdout);
+    if (b->s) snd_put_bytes(c, b->s, b->len);
+}
+
+void snd_put_bytes(snd_cli *c, const char *s, size_t n) {
+    fwrite(s, 1, n, stdout);
+    note_failure(c);
 }
 
 void snd_note(snd_cli *c, const char *fmt, ...) {

@@ -10,8 +10,8 @@
 // ---- the head: formula, settings ----------------------------------------------------------------------------------------
 
 // Keys that are worth a place in the first line, in this order; the rest is in --json and spec.yaml.
-static const char *const head_keys[] = {"family", "arch", "layers", "width", "hidden", "heads",   "block",
-                                        "norm",   "eps",  "init",   "act",   "vocab",  "position"};
+static const char *const head_keys[] = {"family", "arch", "layers", "width", "hidden",   "heads",   "block",     "norm",
+                                        "eps",    "init", "act",    "vocab", "position", "weights", "batch_norm"};
 
 enum { N_HEAD = (int)(sizeof head_keys / sizeof *head_keys) };
 

@@ -11,7 +11,14 @@ static const char *section_of(const snd_verb *v) {
 
 static sonde_status load(snd_cli *c, const char *const *overrides, int n, snd_spec **out) {
     *out = NULL;
-    const sonde_status s = snd_spec_load_again(c->arena, c->spec_word, &c->spec_text, overrides, n, out);
+    sonde_status s = snd_spec_load_again(c->arena, c->spec_word, &c->spec_text, overrides, n, out);
+    const bool known = snd_preset_find(c->spec_word) || snd_wiring_find(c->spec_word);
+    if (s != SONDE_OK && !known && snd_is_folder(c->spec_word)) {
+        *out = NULL;
+        s = snd_fail(SONDE_EIO, __FILE__, __LINE__,
+                     "%s is a folder; %s takes a spec, which for a trained model is its spec.yaml", c->spec_word,
+                     c->verb->name);
+    }
     if (s != SONDE_OK)
         c->file_at_fault = *out && !(*out)->from_command_line;
     else

@@ -1,7 +1,9 @@
 // What eval, generate and translate share: finding the model and its tokenizer.
 #include "cli/trained.h"
 
+#include <limits.h>
 #include <string.h>
+#include <unistd.h>
 
 static sonde_status open_tokenizer(snd_cli *c, const char *beside, snd_loaded *l) {
     const char *said = snd_opt_str(c, "tokenizer", beside);
@@ -37,10 +39,80 @@ sonde_status snd_cli_load_trained(snd_cli *c, snd_loaded *out) {
     return s;
 }
 
+bool snd_cli_names_trained(const snd_cli *c) {
+    const char *w = c->spec_word;
+    if (!w || snd_preset_find(w) || snd_wiring_find(w)) return false;
+    return snd_is_folder(w) || snd_trained_is_file(w);
+}
+
 void snd_loaded_close(snd_loaded *l) {
     snd_weights_close(&l->net);
     snd_tokenizer_destroy(l->tokenizer);
 }
+
+// ---- its data -----------------------------------------------------------------------------------------------------------------
+
+// What the run was trained on, as its spec says.
+static sonde_status run_settings(snd_cli *c, const snd_spec *spec, snd_data_settings *d) {
+    const char *const *part;
+    const int n = snd_spec_section(spec, "data", &part);
+    *d = snd_data_defaults();
+    for (int i = 0; i < n; i++) {
+        const char *eq = strchr(part[i], '=');
+        const char *key = snd_arena_strn(c->arena, part[i], (size_t)(eq - part[i]));
+        if (!key) return SONDE_ENOMEM;
+        c->file_at_fault = true;
+        SND_TRY(snd_data_setting(d, "data: ", key, eq + 1));
+        c->file_at_fault = false;
+    }
+    return SONDE_OK;
+}
+
+static sonde_status split_of(const snd_cli *c, snd_split *out) {
+    const char *said = snd_opt_str(c, "split", NULL);
+    *out = SND_SPLIT_VALID;
+    for (int i = 0; said && i < SND_SPLIT_COUNT; i++)
+        if (!strcmp(said, snd_split_name((snd_split)i))) *out = (snd_split)i;
+    return SONDE_OK;
+}
+
+// --data FILE stands for the whole file, whatever share a run kept for validation; a folder has a test of its own.
+sonde_status snd_cli_open_set(snd_cli *c, const snd_loaded *l, snd_split *split, snd_set **set) {
+    snd_data_settings d;
+    const char *data = snd_opt_str(c, "data", NULL);
+    SND_TRY(run_settings(c, l->spec, &d));
+    d.folder = snd_opt_str(c, "data-folder", d.folder);
+    SND_TRY(split_of(c, split));
+    if (data) {
+        const bool folder = snd_is_folder(data) || !strcmp(data, "fashion-mnist");
+        const bool table = !folder && snd_train_task(l->spec) == SND_TASK_CLASS; // normalised by the rows trained on
+        if (!table || !d.path) {
+            d.path = data;
+            d.folder = NULL;
+        }
+        d.valid_path = NULL;
+        if (!folder) SND_TRY(snd_cli_full_path(c, data, &d.valid_path));
+        d.test_path = NULL;
+        if (folder && !snd_opt_given(c, "split")) *split = SND_SPLIT_TEST;
+    }
+    *set = NULL;
+    if (!d.path) return SONDE_OK;
+    if (l->tokenizer_path)
+        SND_TRY(snd_cli_full_path(c, l->tokenizer_path, &d.tokenizer));
+    else if (l->tokenizer)
+        d.tokenizer = "bytes";
+    c->file_at_fault = true;
+    const sonde_status s = snd_set_open(&d, snd_train_task(l->spec), set);
+    if (s == SONDE_EIO && d.path != data)
+        return snd_fail_prefix(s, data ? "the run's data, by which rows are normalised: "
+                                       : "the run's data, for which --data PATH stands in: ");
+    SND_TRY(s);
+    c->file_at_fault = false;
+    if (snd_set_tokenizer(*set)) SND_TRY(snd_loaded_need_tokenizer(c, l)); // not one that was made of this data now
+    return snd_cli_note_unknown_in(c, *set, *split, *split);
+}
+
+// ---- text -----------------------------------------------------------------------------------------------------------------------
 
 sonde_status snd_loaded_need_tokenizer(const snd_cli *c, const snd_loaded *l) {
     SND_FAIL_IF(!l->tokenizer, SONDE_EUSAGE, "%s needs to know what the tokens stand for: --tokenizer FILE, or bytes",
@@ -50,6 +122,32 @@ sonde_status snd_loaded_need_tokenizer(const snd_cli *c, const snd_loaded *l) {
                 "the tokenizer has %lld tokens, the model %lld; another one is needed", (long long)n,
                 (long long)l->spec->vocab);
     return SONDE_OK;
+}
+
+sonde_status snd_cli_note_unknown(snd_cli *c, const snd_unknown *u) {
+    snd_buf b = {0};
+    if (u->n == 0) return SONDE_OK;
+    snd_unknown_put(u, &b);
+    if (!b.failed) snd_note(c, "characters that the tokenizer does not know, all read as <unk>: %s", b.s);
+    const sonde_status s = b.failed ? SONDE_ENOMEM : SONDE_OK;
+    snd_buf_free(&b);
+    return s;
+}
+
+sonde_status snd_cli_note_unknown_in(snd_cli *c, const snd_set *set, snd_split first, snd_split last) {
+    snd_unknown u = {0};
+    sonde_status s = SONDE_OK;
+    for (int k = first; s == SONDE_OK && k <= (int)last; k++) s = snd_set_unknown(set, (snd_split)k, &u);
+    if (s == SONDE_OK) s = snd_cli_note_unknown(c, &u);
+    snd_unknown_free(&u);
+    return s;
+}
+
+sonde_status snd_cli_full_path(snd_cli *c, const char *path, const char **out) {
+    char here[PATH_MAX];
+    SND_FAIL_IF(*path != '/' && !getcwd(here, sizeof here), SONDE_EIO, "the current folder has no name any more");
+    *out = *path == '/' ? path : snd_arena_printf(c->arena, "%s%s%s", here, *path ? "/" : "", path);
+    return *out ? SONDE_OK : SONDE_ENOMEM;
 }
 
 sonde_status snd_cli_read_text(snd_cli *c, const char *path, char **text, size_t *n) {

@@ -16,8 +16,18 @@ typedef struct snd_loaded {
 /// By the command line's SPEC, --checkpoint, --weights, --tokenizer, --dtype, --threads. Close it in any case.
 sonde_status snd_cli_load_trained(snd_cli *c, snd_loaded *out) SONDE_MUST_CHECK;
 void snd_loaded_close(snd_loaded *l);
+/// Does SPEC name a trained model? A preset or a key of the catalogue is one of those before it is a folder.
+bool snd_cli_names_trained(const snd_cli *c);
+/// What the run was trained on, of which `split` (--split, else validation) is meant; or --data, whose whole file stands for
+/// validation. *set is NULL where neither says anything; the caller closes it.
+sonde_status snd_cli_open_set(snd_cli *c, const snd_loaded *l, snd_split *split, snd_set **set) SONDE_MUST_CHECK;
 /// The tokenizer, which text needs and whose tokens the model must have.
 sonde_status snd_loaded_need_tokenizer(const snd_cli *c, const snd_loaded *l) SONDE_MUST_CHECK;
+/// Says once which characters were read as <unk>: of a text, of the splits first .. last of a set.
+sonde_status snd_cli_note_unknown(snd_cli *c, const snd_unknown *u) SONDE_MUST_CHECK;
+sonde_status snd_cli_note_unknown_in(snd_cli *c, const snd_set *set, snd_split first, snd_split last) SONDE_MUST_CHECK;
+/// The path from the root on: one that is relative begins in the folder that this process stands in, which "" stands for.
+sonde_status snd_cli_full_path(snd_cli *c, const char *path, const char **out) SONDE_MUST_CHECK;
 /// A file, or stdin for "-", whole; caller frees.
 sonde_status snd_cli_read_text(snd_cli *c, const char *path, char **text, size_t *n) SONDE_MUST_CHECK;
 

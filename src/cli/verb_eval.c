@@ -1,58 +1,10 @@
 // sonde eval: how good a trained model is on data, beside what it takes no model to reach.
+#include "cli/inner.h"
 #include "cli/trained.h"
 #include "train/train.h"
 
 #include <math.h>
 #include <string.h>
-
-// ---- the data -----------------------------------------------------------------------------------------------------------------
-
-// What the run was trained on, as its spec says.
-static sonde_status run_settings(snd_cli *c, const snd_spec *spec, snd_data_settings *d) {
-    const char *const *part;
-    const int n = snd_spec_section(spec, "data", &part);
-    *d = snd_data_defaults();
-    for (int i = 0; i < n; i++) {
-        const char *eq = strchr(part[i], '=');
-        const char *key = snd_arena_strn(c->arena, part[i], (size_t)(eq - part[i]));
-        if (!key) return SONDE_ENOMEM;
-        c->file_at_fault = true;
-        SND_TRY(snd_data_setting(d, "data: ", key, eq + 1));
-        c->file_at_fault = false;
-    }
-    return SONDE_OK;
-}
-
-static sonde_status split_of(const snd_cli *c, snd_split *out) {
-    const char *said = snd_opt_str(c, "split", NULL);
-    *out = SND_SPLIT_VALID;
-    for (int i = 0; said && i < SND_SPLIT_COUNT; i++)
-        if (!strcmp(said, snd_split_name((snd_split)i))) *out = (snd_split)i;
-    return SONDE_OK;
-}
-
-// --data FILE stands for the whole file, whatever share a run kept for validation; a folder has a test of its own.
-static sonde_status open_set(snd_cli *c, const snd_loaded *l, snd_split *split, snd_set **set) {
-    snd_data_settings d;
-    const char *data = snd_opt_str(c, "data", NULL), *tokenizer = snd_opt_str(c, "tokenizer", NULL);
-    SND_TRY(run_settings(c, l->spec, &d));
-    SND_TRY(split_of(c, split));
-    if (data) {
-        const bool folder = snd_is_folder(data) || !strcmp(data, "fashion-mnist");
-        d.path = data;
-        d.valid_path = folder ? NULL : data;
-        d.test_path = NULL;
-        if (folder && !snd_opt_given(c, "split")) *split = SND_SPLIT_TEST;
-    }
-    SND_FAIL_IF(!d.path, SONDE_EUSAGE, "eval needs data: --data FILE, or a run that says what it was trained on");
-    if (tokenizer) d.tokenizer = tokenizer;
-    if (!tokenizer && l->tokenizer_path) d.tokenizer = l->tokenizer_path;
-    if (!d.tokenizer && l->tokenizer) d.tokenizer = "bytes";
-    c->file_at_fault = true;
-    SND_TRY(snd_set_open(&d, snd_train_task(l->spec), set));
-    c->file_at_fault = false;
-    return SONDE_OK;
-}
 
 // ---- what is shown --------------------------------------------------------------------------------------------------------------
 
@@ -66,7 +18,7 @@ static void put_json(snd_cli *c, const snd_loaded *l, const snd_set *set, const 
     snd_json_open(&j, NULL, '{');
     snd_json_str(&j, "schema", "sonde.eval/1");
     snd_json_str(&j, "weights", l->weights);
-    snd_json_str(&j, "data", snd_set_name(set));
+    snd_json_str(&j, "data", snd_opt_str(c, "data", snd_set_name(set)));
     snd_json_str(&j, "split", split);
     snd_json_int(&j, "targets", r->targets);
     snd_json_num(&j, "nats", r->nats);
@@ -78,8 +30,13 @@ static void put_json(snd_cli *c, const snd_loaded *l, const snd_set *set, const 
     snd_json_num(&j, "uniform_entropy", r->uniform);
     if (r->window) snd_json_int(&j, "window", r->window);
     if (r->stride) snd_json_int(&j, "stride", r->stride);
+    if (r->looked) snd_json_num(&j, "accuracy", (double)r->right / (double)r->looked);
     if (r->classes) {
-        snd_json_num(&j, "accuracy", (double)r->right / (double)r->targets);
+        if (snd_set_class_name(set, 0)) {
+            snd_json_open_flat(&j, "classes", '[');
+            for (int64_t k = 0; snd_set_class_name(set, k); k++) snd_json_str(&j, NULL, snd_set_class_name(set, k));
+            snd_json_close(&j, ']');
+        }
         snd_json_open(&j, "confusion", '[');
         for (int64_t t = 0; t < r->classes; t++) {
             snd_json_open_flat(&j, NULL, '[');
@@ -94,23 +51,43 @@ static void put_json(snd_cli *c, const snd_loaded *l, const snd_set *set, const 
     snd_buf_free(&b);
 }
 
-static void put_confusion(snd_cli *c, const snd_eval_result *r) {
-    char text[40];
-    snd_print(c, "accuracy        %s (%lld of %lld)\n", snd_format_num(text, (double)r->right / (double)r->targets, 4),
-              (long long)r->right, (long long)r->targets);
-    if (r->classes > 30) return;
-    snd_print(c, "confusion       rows: the class; columns: what it was taken for\n     ");
-    for (int64_t k = 0; k < r->classes; k++) snd_print(c, "%6lld", (long long)k);
-    for (int64_t t = 0; t < r->classes; t++) {
-        snd_print(c, "\n%5lld", (long long)t);
-        for (int64_t k = 0; k < r->classes; k++) snd_print(c, "%6lld", (long long)r->confusion[t * r->classes + k]);
+// A class by its name, cut to what a column has room for, or by its number.
+static void put_class(snd_buf *b, const snd_set *set, int64_t c, int width) {
+    char text[24];
+    const char *name = snd_set_class_name(set, c);
+    snprintf(text, sizeof text, "%lld", (long long)c);
+    if (!name) name = text;
+    const int has = snd_text_width(name), shown = has < width - 1 ? has : width - 1;
+    snd_buf_printf(b, "%*s", width - shown, "");
+    for (int i = 0; i < shown; i++) { // characters
+        uint32_t point;
+        const int n = snd_utf8_at(name, strlen(name), &point);
+        snd_buf_putn(b, name, n > 0 ? (size_t)n : 1);
+        name += n > 0 ? n : 1;
     }
-    snd_print(c, "\n");
+}
+
+static void put_confusion(snd_cli *c, const snd_set *set, const snd_eval_result *r) {
+    if (r->classes > 30) return;
+    const int width = snd_set_class_name(set, 0) ? 12 : 6;
+    snd_buf b = {0};
+    snd_buf_printf(&b, "confusion       rows: the class; columns: what it was taken for\n%*s", width, "");
+    for (int64_t k = 0; k < r->classes; k++) put_class(&b, set, k, width);
+    for (int64_t t = 0; t < r->classes; t++) {
+        snd_buf_put(&b, "\n");
+        put_class(&b, set, t, width);
+        for (int64_t k = 0; k < r->classes; k++)
+            snd_buf_printf(&b, "%*lld", width, (long long)r->confusion[t * r->classes + k]);
+    }
+    snd_buf_put(&b, "\n");
+    snd_put(c, &b);
+    snd_buf_free(&b);
 }
 
 static void put_text(snd_cli *c, const snd_loaded *l, const snd_set *set, const char *split, const snd_eval_result *r) {
     char a[40], b[40];
-    snd_print(c, "%s\n%s, %s: %lld targets\n\n", l->weights, snd_set_name(set), split, (long long)r->targets);
+    snd_print(c, "%s\n%s, %s: %lld targets\n\n", l->weights, snd_opt_str(c, "data", snd_set_name(set)), split,
+              (long long)r->targets);
     snd_print(c, "nats per target %s   perplexity %s\n", snd_format_num(a, r->nats, 5),
               snd_format_num(b, exp(r->nats), 5));
     if (r->bytes > 0) snd_print(c, "bits per byte   %s\n", snd_format_num(a, bits_per_byte(r), 5));
@@ -125,7 +102,12 @@ static void put_text(snd_cli *c, const snd_loaded *l, const snd_set *set, const 
                   "windows         %lld tokens, %lld apart: every token but the first scored once, with at least %lld "
                   "before it\n",
                   (long long)r->window, (long long)r->stride, (long long)(r->window - r->stride));
-    if (r->classes) put_confusion(c, r);
+    if (r->looked)
+        snd_print(c, "accuracy        %s (%lld of %lld)%s\n",
+                  snd_format_num(a, (double)r->right / (double)r->looked, 4), (long long)r->right, (long long)r->looked,
+                  snd_set_task(set) == SND_TASK_SEQ2SEQ ? ": the next token, given those before it in the reference"
+                                                        : "");
+    if (r->classes) put_confusion(c, set, r);
 }
 
 // ---- the verb ---------------------------------------------------------------------------------------------------------------------
@@ -163,7 +145,10 @@ sonde_status snd_verb_eval(snd_cli *c) {
     snd_set *set = NULL;
     snd_split split;
     sonde_status s = snd_cli_load_trained(c, &l);
-    if (s == SONDE_OK) s = open_set(c, &l, &split, &set);
+    if (s == SONDE_OK) s = snd_cli_open_set(c, &l, &split, &set);
+    if (s == SONDE_OK && !set)
+        s = snd_fail(SONDE_EUSAGE, __FILE__, __LINE__,
+                     "eval needs data: --data FILE, or a run that says what it was trained on");
     if (s == SONDE_OK) s = evaluate(c, &l, set, split);
     snd_set_close(set);
     snd_loaded_close(&l);

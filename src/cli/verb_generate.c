@@ -28,7 +28,7 @@ static size_t whole_characters(const snd_buf *b) {
 static void show(screen *s, bool all) {
     const size_t n = all ? s->text[0].len : whole_characters(&s->text[0]);
     if (!s->live || n <= s->shown) return;
-    fwrite(s->text[0].s + s->shown, 1, n - s->shown, stdout);
+    snd_put_bytes(s->c, s->text[0].s + s->shown, n - s->shown);
     fflush(stdout);
     s->shown = n;
 }
@@ -38,6 +38,14 @@ static void on_token(void *ctx, int64_t sample, int64_t token, bool done) {
     if (token >= 0 && s->status == SONDE_OK)
         s->status = snd_tokenizer_decode(s->l->tokenizer, &token, 1, &s->text[sample]);
     if (sample == 0) show(s, done);
+}
+
+static sonde_status note_unknown(snd_cli *c, const snd_loaded *l, const char *text, size_t n) {
+    snd_unknown u = {0};
+    sonde_status s = snd_tokenizer_unknown(l->tokenizer, (const uint8_t *)text, n, &u);
+    if (s == SONDE_OK) s = snd_cli_note_unknown(c, &u);
+    snd_unknown_free(&u);
+    return s;
 }
 
 static sonde_status read_prompt(snd_cli *c, const snd_loaded *l, char **text, size_t *n, snd_ids *ids) {
@@ -52,6 +60,7 @@ static sonde_status read_prompt(snd_cli *c, const snd_loaded *l, char **text, si
         memcpy(*text, said, *n + 1);
     }
     SND_TRY(snd_tokenizer_encode(l->tokenizer, "--prompt", (const uint8_t *)*text, *n, ids));
+    SND_TRY(note_unknown(c, l, *text, *n));
     const int64_t bos = snd_tokenizer_special(l->tokenizer, SND_SPECIAL_BOS);
     SND_FAIL_IF(ids->n == 0 && bos < 0, SONDE_EUSAGE, "the prompt is empty; the model needs a token to go on from");
     return SONDE_OK;
@@ -122,7 +131,7 @@ static sonde_status generate(snd_cli *c, const snd_loaded *l, const char *prompt
                            .samples = snd_opt_int(c, "samples", 1),
                            .tokens = snd_opt_int(c, "tokens", 200),
                            .end = snd_tokenizer_special(l->tokenizer, SND_SPECIAL_EOS),
-                           .limit = snd_tokenizer_vocab(l->tokenizer),
+                           .limit = snd_tokenizer_plain(l->tokenizer),
                            .seed = (uint64_t)snd_opt_int(c, "seed", 0),
                            .stop = c->stop,
                            .token = on_token};
@@ -133,7 +142,7 @@ static sonde_status generate(snd_cli *c, const snd_loaded *l, const char *prompt
     for (int64_t i = 0; i < n; i++) tokens[i] = ids->n > 0 ? ids->v[i] : bos;
     o.capacity = capacity_of(c, l->spec, n, o.tokens);
     o.ctx = &s;
-    if (s.live) fputs(prompt, stdout);
+    if (s.live) snd_put_bytes(c, prompt, strlen(prompt));
     snd_generated g;
     snd_weights net = l->net; // its graphs are the decoder's own
     sonde_status status = snd_generate(&net, &o, tokens, n, &g);

@@ -1,6 +1,5 @@
 // sonde predict and sonde measure: theory alone, and theory beside what really happens.
-#include "cli/cli.h"
-#include "lab/lab.h"
+#include "cli/trained.h"
 #include "rules/rules.h"
 
 #include <string.h>
@@ -36,6 +35,29 @@ static sonde_status read_metrics(snd_cli *c, snd_measure_opts *o) {
 
 static const char *const of_data[] = {"labels", "standardize"};
 
+// What a trained model has no use for: its weights belong to one net, and theory and bands speak of the start.
+static sonde_status refuse_for_trained(const snd_cli *c) {
+    static const char *const drawn[] = {"wirings", "depths", "bands", "panel"};
+    for (int i = 0; i < 4; i++)
+        SND_FAIL_IF(snd_opt_given(c, drawn[i]), SONDE_EUSAGE,
+                    "--%s is for nets that are drawn; with weights from a file one net is measured, beside no theory",
+                    drawn[i]);
+    for (int i = 0; i < 2; i++)
+        SND_FAIL_IF(snd_opt_given(c, of_data[i]), SONDE_EUSAGE,
+                    "--%s: a trained model reads data as it was trained on it", of_data[i]);
+    return SONDE_OK;
+}
+
+// And what only a trained model has a use for.
+static sonde_status refuse_for_drawn(const snd_cli *c) {
+    static const char *const trained[] = {"eval", "checkpoint", "split", "tokenizer", "data-folder"};
+    for (int i = 0; i < 5; i++)
+        SND_FAIL_IF(snd_opt_given(c, trained[i]), SONDE_EUSAGE,
+                    "--%s is for a trained model: a run's folder or a checkpoint in place of SPEC, or --weights FILE",
+                    trained[i]);
+    return SONDE_OK;
+}
+
 // Options that would be ignored silently: most puzzling results are one such word.
 static sonde_status refuse_idle_options(const snd_cli *c) {
     static const char *const of_specs[] = {"wirings", "depths",      "seeds",      "batch",       "tokens",    "cos",
@@ -55,15 +77,37 @@ static sonde_status refuse_idle_options(const snd_cli *c) {
     return SONDE_OK;
 }
 
-// What --data opened.
+// What --data opened, or a trained model brought.
 typedef struct source {
     snd_dataset *rows;
     snd_corpus *tokens;
+    snd_set *set; // a run's own, which rows or tokens are of
+    snd_split split;
+    bool trained;
+    snd_loaded model;
 } source;
 
 static void close_source(source *s) {
     snd_dataset_close(s->rows);
     snd_corpus_close(s->tokens);
+    snd_set_close(s->set);
+    if (s->trained) snd_loaded_close(&s->model);
+}
+
+// The run's own data, as it was cut for training; a run that kept nothing for validation is measured on what it learned from.
+static sonde_status open_run_data(snd_cli *c, source *src) {
+    SND_TRY(snd_cli_open_set(c, &src->model, &src->split, &src->set));
+    const snd_set *set = src->set;
+    if (!set || snd_set_task(set) == SND_TASK_SEQ2SEQ) {
+        snd_note(c, "%s: measured on tokens or numbers that are drawn",
+                 set ? "pairs are no single row of tokens" : "the model does not say what it was trained on");
+        return SONDE_OK;
+    }
+    SND_FAIL_IF(snd_opt_given(c, "cos"), SONDE_EUSAGE, "--cos is for drawn inputs; %s is read", snd_set_name(set));
+    const bool rows = snd_set_task(set) == SND_TASK_CLASS;
+    const int64_t n = rows ? snd_set_row_count(set, src->split) : snd_set_token_count(set, src->split);
+    if (n == 0) src->split = SND_SPLIT_TRAIN;
+    return rows ? snd_dataset_of(set, src->split, &src->rows) : snd_corpus_of(set, src->split, &src->tokens);
 }
 
 // Rows of numbers, or tokens of a Transformer's vocabulary. spec NULL: the first of --wirings tells.
@@ -79,6 +123,12 @@ static sonde_status open_source(snd_cli *c, const snd_spec *spec, const char *wh
                   : snd_dataset_open(what, snd_opt_str(c, "labels", NULL), snd_opt_flag(c, "standardize"), &src->rows);
     c->file_at_fault = s != SONDE_OK;
     return s;
+}
+
+// The usual batch, or all there is.
+static int64_t few_rows(const snd_spec *spec, const snd_dataset *d) {
+    const int64_t usual = spec->family == SND_FAM_CONVNET ? SND_DEFAULT_IMAGES : SND_DEFAULT_ROWS;
+    return snd_dataset_rows(d) < usual ? snd_dataset_rows(d) : usual;
 }
 
 static sonde_status read_options(snd_cli *c, const snd_spec *spec, bar *b, snd_measure_opts *o, source *src) {
@@ -109,8 +159,14 @@ static sonde_status read_options(snd_cli *c, const snd_spec *spec, bar *b, snd_m
     o->no_params = snd_opt_flag(c, "no-params");
     o->timings = snd_opt_flag(c, "timings");
     const char *what = snd_opt_str(c, "data", NULL);
-    if (!what) return SONDE_OK;
-    SND_TRY(open_source(c, spec, what, src));
+    if (src->trained) {
+        SND_TRY(open_run_data(c, src));
+        o->weights = src->model.net.file;
+        o->eval = snd_opt_flag(c, "eval");
+        if (src->rows && !o->rows) o->rows = few_rows(spec, src->rows);
+    } else if (what) {
+        SND_TRY(open_source(c, spec, what, src));
+    }
     o->data = src->rows;
     o->corpus = src->tokens;
     return SONDE_OK;
@@ -164,6 +220,9 @@ static sonde_status list_wirings(snd_cli *c, snd_record *r, const snd_spec *s, c
     const char *own = own_formula(c, s);
     const char **both;
     SND_NEW(c->arena, both, n_given + 1);
+    for (int i = 1; i < n_given; i++)
+        SND_FAIL_IF(is_among(given, i, given[i]), SONDE_EUSAGE,
+                    "--wirings names '%s' twice; it would be measured twice", given[i]);
     *n = 0;
     if (n_given && own && !is_among(given, n_given, own)) both[(*n)++] = own;
     for (int i = 0; i < n_given; i++) both[(*n)++] = given[i];
@@ -174,8 +233,8 @@ static sonde_status list_wirings(snd_cli *c, snd_record *r, const snd_spec *s, c
 }
 
 static sonde_status all(snd_cli *c, snd_record *r, const snd_spec *given, const snd_measure_opts *o, bool measure) {
-    const char *const *wirings;
-    int n, n_long = 0;
+    const char *const *wirings = NULL;
+    int n = 0, n_long = 0;
     note_idle_tokens(c, r, given);
     SND_TRY(list_wirings(c, r, given, &wirings, &n));
     if (!n) return one(r, given, label_of(c, given, &n_long), o, measure);
@@ -205,22 +264,32 @@ static sonde_status panels(snd_cli *c, bar *b, const char *const *names, int n) 
     return snd_cli_finish(c, r, snd_lab_demo(r, names, n, &o));
 }
 
+// The spec comes first: a file's measure: part gives options too.
+static sonde_status load(snd_cli *c, source *src, snd_spec **spec) {
+    const char *const *wirings = NULL;
+    if (src->trained) {
+        const sonde_status s = snd_cli_load_trained(c, &src->model);
+        *spec = src->model.spec;
+        return s;
+    }
+    if (c->spec_word || snd_opt_strs(c, "wirings", &wirings) == 0) return snd_cli_load_spec(c, spec);
+    return snd_cli_load_wiring(c, c->spec_word = wirings[0], spec);
+}
+
 static sonde_status verb(snd_cli *c, bool measure) {
     bar b = {.c = c};
     snd_measure_opts o;
     source src = {0};
     const char *const *names;
+    src.trained = measure && (snd_opt_given(c, "weights") || snd_cli_names_trained(c));
+    if (measure) SND_TRY(src.trained ? refuse_for_trained(c) : refuse_for_drawn(c));
     SND_TRY(refuse_idle_options(c));
     const int n_panels = measure ? snd_opt_strs(c, "panel", &names) : 0;
     if (n_panels) return panels(c, &b, names, n_panels);
-    snd_spec *spec = NULL; // loaded first: a file's measure: part gives options too
-    const char *const *wirings;
-    if (snd_opt_strs(c, "wirings", &wirings) == 0 || c->spec_word)
-        SND_TRY(snd_cli_load_spec(c, &spec));
-    else
-        SND_TRY(snd_cli_load_wiring(c, c->spec_word = wirings[0], &spec));
-    SND_TRY(snd_cli_check_out(c, spec));
-    sonde_status s = read_options(c, spec, &b, &o, &src);
+    snd_spec *spec = NULL;
+    sonde_status s = load(c, &src, &spec);
+    if (s == SONDE_OK) s = snd_cli_check_out(c, spec);
+    if (s == SONDE_OK) s = read_options(c, spec, &b, &o, &src);
     snd_record *r = s == SONDE_OK ? snd_record_create(c->arena, measure ? SND_REC_MEASURE : SND_REC_PREDICT) : NULL;
     if (s == SONDE_OK && !r) s = SONDE_ENOMEM;
     if (s == SONDE_OK) s = all(c, r, spec, &o, measure);

@@ -1,5 +1,6 @@
 // sonde train: a spec and data become weights, with a line for people at every validation.
 #include "cli/train_view.h"
+#include "cli/trained.h"
 #include "lab/lab.h"
 
 #include <math.h>
@@ -39,6 +40,31 @@ static sonde_status data_setting(snd_data_settings *d, const char *where, const 
     return SONDE_OK;
 }
 
+// On the command line paths begin here, unless it says where they do; in a file that says so, there.
+static sonde_status said_setting(snd_cli *c, snd_data_settings *d, const snd_data_key *k, const char *text, pairs *p) {
+    const char *here;
+    SND_TRY(snd_cli_full_path(c, "", &here));
+    const bool elsewhere = d->folder && strcmp(d->folder, here) != 0 && !snd_opt_given(c, "data-folder");
+    if (!strcmp(k->name, "folder") || (elsewhere && snd_data_is_relative(k->name, text)))
+        SND_TRY(snd_cli_full_path(c, text, &text));
+    return data_setting(d, "--", k->name, text, p);
+}
+
+// A run is gone on with from anywhere: it keeps the folder that its relative paths begin in.
+static sonde_status keep_folder(snd_cli *c, snd_data_settings *d, pairs *p) {
+    const char *here;
+    bool relative = false;
+    for (int i = 0; i < p->n; i++) {
+        const size_t n = strcspn(p->text[i], "=");
+        const char *key = snd_arena_strn(c->arena, p->text[i], n);
+        if (!key) return SONDE_ENOMEM;
+        relative |= snd_data_is_relative(key, p->text[i] + n + 1);
+    }
+    if (!relative || d->folder) return SONDE_OK;
+    SND_TRY(snd_cli_full_path(c, "", &here));
+    return data_setting(d, "", "folder", here, p);
+}
+
 // The data: part of the file first, then the command line, which wins.
 static sonde_status read_data_settings(snd_cli *c, const snd_spec *spec, snd_data_settings *d, pairs *p) {
     const char *const *part;
@@ -56,10 +82,11 @@ static sonde_status read_data_settings(snd_cli *c, const snd_spec *spec, snd_dat
     for (int i = 0; i < snd_data_key_count(); i++) {
         const snd_data_key *k = snd_data_key_at(i);
         const char *text = snd_opt_text(c, k->option);
-        if (text) SND_TRY(data_setting(d, "--", k->name, text, p));
+        if (text) SND_TRY(said_setting(c, d, k, text, p));
     }
     SND_FAIL_IF(!d->path, SONDE_EUSAGE,
                 "train needs data: --data FILE (a text, token numbers, pairs, images or a table)");
+    SND_TRY(keep_folder(c, d, p));
     return p->failed ? SONDE_ENOMEM : SONDE_OK;
 }
 
@@ -101,7 +128,8 @@ static sonde_status open_set(snd_cli *c, const snd_spec *spec, const snd_data_se
         s = snd_fail(s, __FILE__, __LINE__, "%s", said);
     }
     c->file_at_fault = s != SONDE_OK;
-    return s;
+    const bool runs_own = snd_opt_given(c, "resume") && !snd_opt_given(c, "data");
+    return s == SONDE_EIO && runs_own ? snd_fail_prefix(s, "the run's data, for which --data PATH stands in: ") : s;
 }
 
 // What the spec leaves open follows from the data: vocabulary, and with it positions and their number.
@@ -158,6 +186,17 @@ static sonde_status set_parts(snd_cli *c, const snd_train_settings *s, const pai
     return SONDE_OK;
 }
 
+// Classes that are words keep their numbers: other files of the same table may lack some.
+static sonde_status keep_classes(const snd_set *set, pairs *data) {
+    snd_buf b = {0};
+    for (int64_t i = 0; snd_set_class_name(set, i); i++)
+        snd_buf_printf(&b, "%s%s", i ? "," : "", snd_set_class_name(set, i));
+    if (b.s) put_pair(data, "classes", b.s);
+    const bool failed = b.failed || data->failed;
+    snd_buf_free(&b);
+    return failed ? SONDE_ENOMEM : SONDE_OK;
+}
+
 static sonde_status write_spec(const snd_cli *c, const snd_spec *spec) {
     const char *path = snd_arena_printf(c->arena, "%s/spec.yaml", c->out_dir);
     snd_buf b = {0};
@@ -171,11 +210,12 @@ static sonde_status write_spec(const snd_cli *c, const snd_spec *spec) {
 
 // ---- the verb -------------------------------------------------------------------------------------------------------------------
 
-static sonde_status run(snd_cli *c, snd_spec *spec, const pairs *data, snd_train_settings *s, snd_set *set,
-                        snd_task task) {
+static sonde_status run(snd_cli *c, snd_spec *spec, pairs *data, snd_train_settings *s, snd_set *set, snd_task task) {
     SND_TRY(complete_spec(c, set, task, s->tokens > 0 ? s->tokens : 128, &spec));
     SND_TRY(snd_train_resolve(s, spec));
+    SND_TRY(keep_classes(set, data));
     SND_TRY(set_parts(c, s, data, spec));
+    SND_TRY(snd_cli_note_unknown_in(c, set, SND_SPLIT_TRAIN, SND_SPLIT_TEST));
     const bool again = snd_opt_given(c, "resume");
     if (c->out_dir && !again) SND_TRY(write_spec(c, spec)); // now: the run may be killed; again: may still be refused
     const snd_trainer_opts t = {.dtype = snd_dtype_find(snd_opt_str(c, "dtype", "f32")),
@@ -271,7 +311,6 @@ sonde_status snd_verb_train(snd_cli *c) {
     pairs data;
     snd_train_settings s;
     earlier before;
-    SND_FAIL_IF(!strcmp(snd_opt_str(c, "dtype", "f32"), "bf16"), SONDE_EUSAGE, "train computes in f32 or f64");
     SND_TRY(find_resumed(c, &before));
     SND_TRY(refuse_old_run(c));
     SND_TRY(snd_cli_load_spec(c, &spec));

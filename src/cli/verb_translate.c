@@ -60,6 +60,16 @@ static int by_length(const void *a, const void *b) {
     return x < y ? -1 : 1;
 }
 
+static sonde_status note_unknown(const job *j) {
+    snd_unknown u = {0};
+    sonde_status s = SONDE_OK;
+    for (int64_t i = 0; s == SONDE_OK && i < j->n; i++)
+        s = snd_tokenizer_unknown(j->l->tokenizer, (const uint8_t *)j->lines[i].s, j->lines[i].n, &u);
+    if (s == SONDE_OK) s = snd_cli_note_unknown(j->c, &u);
+    snd_unknown_free(&u);
+    return s;
+}
+
 static sonde_status prepare(job *j) {
     SND_NEW(j->c->arena, j->order, j->n + 1);
     const int64_t most = j->l->spec->position == SND_POS_LEARNED ? j->l->spec->context : 0;
@@ -71,6 +81,7 @@ static sonde_status prepare(job *j) {
                     (long long)j->lines[i].length, (long long)most);
         j->order[i] = i;
     }
+    SND_TRY(note_unknown(j));
     sorted = j->lines;
     qsort(j->order, (size_t)j->n, sizeof *j->order, by_length);
     return SONDE_OK;
@@ -194,7 +205,7 @@ static sonde_status options(job *j) {
                            .length_penalty = snd_opt_num(j->c, "length-penalty", 0.6),
                            .begin = snd_tokenizer_special(t, SND_SPECIAL_BOS),
                            .end = snd_tokenizer_special(t, SND_SPECIAL_EOS),
-                           .limit = snd_tokenizer_vocab(t),
+                           .limit = snd_tokenizer_plain(t),
                            .stop = j->c->stop};
     SND_FAIL_IF(j->o.begin < 0 || j->o.end < 0, SONDE_EUSAGE,
                 "the tokenizer has no <bos> and <eos>, between which a translation stands");

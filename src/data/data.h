@@ -24,6 +24,8 @@ typedef struct snd_dataset snd_dataset;
 /// over all rows, constant ones 0. Caller closes.
 sonde_status snd_dataset_open(const char *what, const char *labels, bool standardize,
                               snd_dataset **out) SONDE_MUST_CHECK;
+/// The images or rows of one split of a set, normalised as in training, with their classes. The set outlives it.
+sonde_status snd_dataset_of(const snd_set *set, snd_split split, snd_dataset **out) SONDE_MUST_CHECK;
 void snd_dataset_close(snd_dataset *d); // NULL is fine
 const char *snd_dataset_name(const snd_dataset *d);
 int64_t snd_dataset_rows(const snd_dataset *d);
@@ -49,6 +51,8 @@ typedef struct snd_corpus snd_corpus; // a long row of token numbers
 /// closes.
 /// errors  SONDE_ETYPE: numbers that are not of an integer type
 sonde_status snd_corpus_open(const char *path, snd_corpus **out) SONDE_MUST_CHECK;
+/// The tokens of one split of a text or of token files. The set outlives it.
+sonde_status snd_corpus_of(const snd_set *set, snd_split split, snd_corpus **out) SONDE_MUST_CHECK;
 void snd_corpus_close(snd_corpus *c); // NULL is fine
 const char *snd_corpus_name(const snd_corpus *c);
 int64_t snd_corpus_size(const snd_corpus *c);

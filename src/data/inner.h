@@ -74,6 +74,7 @@ struct snd_set {
     snd_task task;
     char *name;
     snd_data_settings settings;          // its texts are not kept
+    snd_arena *places;                   // while it is opened: paths as they were found; NULL: as they were given
     snd_map map[SND_SPLIT_COUNT];        // path, valid_path, test_path
     snd_tokenizer *tok;
     double encode_sec;
@@ -92,6 +93,7 @@ struct snd_set {
     int64_t *labels;
     int64_t rows[SND_SPLIT_COUNT];       // of each file
     int64_t shape[3], classes;
+    char **class_names; int64_t n_names; // of a table whose classes are words; else NULL
     double *shift, *scale;               // per channel (images) or feature: (x - shift) * scale
 };
 
@@ -106,6 +108,7 @@ sonde_status snd_set_make_tokenizer(snd_set *d, const char *dflt, const uint8_t 
                                     size_t n_train, unsigned specials) SONDE_MUST_CHECK;
 void snd_set_mix(snd_set *d, const void *p, size_t n);          // into the fingerprint: all of it, or of much a sample
 const char *snd_set_path(const snd_set *d, snd_split s);        // of the split's own file; NULL: none
+void snd_set_spans(const snd_set *d, snd_text out[SND_SPLIT_COUNT]);   // the bytes of each split of a text
 /// Row r of a split, normalised.
 void snd_set_row(const snd_set *d, snd_split s, int64_t r, float *out, int64_t *label);
 

@@ -1,12 +1,14 @@
 // Rows for the input of a measurement: Gaussian with a wished cosine, or distinct rows of a data set chosen by the seed.
 // A data set stays in memory in the file's own type; only the rows asked for are converted.
-#include "data/data.h"
+#include "data/inner.h"
 
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 
 struct snd_dataset {
+    const snd_set *set; // whose split the rows are; NULL: x and labels have them
+    snd_split split;
     snd_array x, labels; // labels.t.data NULL: none; else I64
     int64_t rows, features, classes;
     const char *name;
@@ -159,6 +161,24 @@ sonde_status snd_dataset_open(const char *what, const char *labels, bool standar
     return SONDE_OK;
 }
 
+sonde_status snd_dataset_of(const snd_set *set, snd_split split, snd_dataset **out) {
+    int64_t row[3];
+    *out = NULL;
+    snd_dataset *d = snd_calloc(1, sizeof *d);
+    if (!d) return SONDE_ENOMEM;
+    snd_set_row_shape(set, row);
+    const int64_t rows = snd_set_row_count(set, split);
+    d->set = set;
+    d->split = split;
+    d->name = snd_set_name(set);
+    d->rows = rows;
+    d->features = row[0] * row[1] * row[2];
+    d->classes = snd_set_classes(set);
+    d->x.t.shape = (snd_shape){.nd = 4, .dim = {rows, row[0], row[1], row[2]}};
+    *out = d;
+    return SONDE_OK;
+}
+
 void snd_dataset_close(snd_dataset *d) {
     if (!d) return;
     snd_array_free(&d->x);
@@ -196,7 +216,16 @@ int64_t snd_dataset_classes(const snd_dataset *d) {
 
 // ---- rows for a measurement -------------------------------------------------------------------------------------------------------
 
-static void take_row(const snd_dataset *d, int64_t r, double *x) {
+// narrow: room for a row of a set.
+static void take_row(const snd_dataset *d, int64_t r, float *narrow, double *x, int64_t *label) {
+    if (d->set) {
+        int64_t own;
+        snd_set_row(d->set, d->split, r, narrow, &own);
+        snd_convert(narrow, SND_F32, x, SND_F64, d->features);
+        if (label) *label = own;
+        return;
+    }
+    if (label && d->labels.t.data) *label = ((const int64_t *)d->labels.t.data)[r];
     row_at(d, r, x);
     for (int64_t f = 0; f < d->features; f++) {
         const double shift = d->shift ? d->shift[f] : d->shift1, scale = d->scale ? d->scale[f] : d->scale1;
@@ -207,7 +236,12 @@ static void take_row(const snd_dataset *d, int64_t r, double *x) {
 // The first `rows` steps of a Fisher-Yates shuffle of all rows, so the rows are distinct.
 static sonde_status take_rows(const snd_dataset *d, uint64_t seed, int64_t rows, double *x, int64_t *labels) {
     int64_t *order = snd_malloc((size_t)d->rows * sizeof *order);
-    if (!order) return SONDE_ENOMEM;
+    float *narrow = snd_malloc((size_t)d->features * sizeof *narrow);
+    if (!order || !narrow) {
+        snd_free(order);
+        snd_free(narrow);
+        return SONDE_ENOMEM;
+    }
     for (int64_t i = 0; i < d->rows; i++) order[i] = i;
     const snd_key key = snd_key_make(seed, "data.rows");
     for (int64_t i = 0; i < rows; i++) {
@@ -215,10 +249,10 @@ static sonde_status take_rows(const snd_dataset *d, uint64_t seed, int64_t rows,
         if (j >= d->rows) j = d->rows - 1;
         const int64_t r = order[j];
         order[j] = order[i];
-        take_row(d, r, x + i * d->features);
-        if (labels && d->labels.t.data) labels[i] = ((const int64_t *)d->labels.t.data)[r];
+        take_row(d, r, narrow, x + i * d->features, labels ? labels + i : NULL);
     }
     snd_free(order);
+    snd_free(narrow);
     return SONDE_OK;
 }
 

@@ -14,6 +14,31 @@ static bool ends_with(const char *s, const char *end) {
     return n >= m && strcmp(s + n - m, end) == 0;
 }
 
+// Paths as they are found from here.
+static sonde_status find_place(snd_set *d, const char *key, const char **path) {
+    if (!*path || !snd_data_is_relative(key, *path)) return SONDE_OK;
+    const char *there = snd_arena_printf(d->places, "%s/%s", d->settings.folder, *path);
+    if (!there) return SONDE_ENOMEM;
+    const bool found = snd_same_file(there, there);
+    SND_FAIL_IF(
+        !found && !snd_same_file(*path, *path), SONDE_EIO,
+        "%s: it was read from %s and is not there any more; --data-folder DIR says where its relative paths begin now",
+        *path, d->settings.folder);
+    if (found) *path = there;
+    return SONDE_OK;
+}
+
+static sonde_status find_places(snd_set *d) {
+    snd_data_settings *s = &d->settings;
+    if (!s->folder) return SONDE_OK;
+    d->places = snd_arena_create();
+    if (!d->places) return SONDE_ENOMEM;
+    SND_TRY(find_place(d, "path", &s->path));
+    SND_TRY(find_place(d, "valid_path", &s->valid_path));
+    SND_TRY(find_place(d, "test_path", &s->test_path));
+    return find_place(d, "tokenizer", &s->tokenizer);
+}
+
 static snd_data_kind guess(const char *path, snd_task task) {
     const bool folder = snd_is_folder(path) || strcmp(path, "fashion-mnist") == 0;
     if (task == SND_TASK_SEQ2SEQ) return SND_DATA_PAIRS;
@@ -37,8 +62,10 @@ static sonde_status check_kind(const snd_set *d) {
 }
 
 static sonde_status read(snd_set *d) {
-    SND_TRY(check_kind(d));
     const snd_data_settings *s = &d->settings;
+    SND_TRY(find_places(d));
+    d->kind = s->kind ? s->kind : guess(s->path, d->task);
+    SND_TRY(check_kind(d));
     SND_FAIL_IF(s->valid + s->test > 0.95, SONDE_ERANGE,
                 "validation and test take %.0f %% of %s together; at most 95 %% are possible",
                 100 * (s->valid + s->test), d->name);
@@ -55,8 +82,8 @@ static sonde_status read(snd_set *d) {
     default: SND_TRY(snd_set_read_text(d));
     }
     // the caller's texts may be gone tomorrow
-    d->settings.path = d->settings.valid_path = d->settings.test_path = NULL;
-    d->settings.tokenizer = d->settings.columns = d->settings.label = NULL;
+    d->settings.path = d->settings.valid_path = d->settings.test_path = d->settings.folder = NULL;
+    d->settings.tokenizer = d->settings.columns = d->settings.label = d->settings.classes = NULL;
     return SONDE_OK;
 }
 
@@ -70,8 +97,10 @@ sonde_status snd_set_open(const snd_data_settings *s, snd_task task, snd_set **o
         return SONDE_ENOMEM;
     }
     strcpy(name, s->path);
-    *d = (snd_set){.kind = s->kind ? s->kind : guess(s->path, task), .task = task, .name = name, .settings = *s};
+    *d = (snd_set){.task = task, .name = name, .settings = *s};
     const sonde_status status = read(d);
+    snd_arena_destroy(d->places);
+    d->places = NULL;
     if (status != SONDE_OK) {
         snd_set_close(d);
         return status;
@@ -91,6 +120,8 @@ void snd_set_close(snd_set *d) {
     snd_free(d->own);
     snd_free(d->pairs);
     snd_free(d->ids.v);
+    for (int64_t i = 0; i < d->n_names; i++) snd_free(d->class_names[i]);
+    snd_free(d->class_names);
     snd_free(d->labels);
     snd_free(d->shift);
     snd_free(d->scale);
@@ -197,6 +228,18 @@ void snd_set_tokens(const snd_set *d, snd_split s, int64_t first, int64_t n, int
     }
 }
 
+sonde_status snd_set_unknown(const snd_set *d, snd_split s, snd_unknown *u) {
+    snd_text text[SND_SPLIT_COUNT], side[2];
+    if (!d->tok || d->tok->kind != SND_TOK_CHARS) return SONDE_OK;
+    for (int64_t i = 0; i < snd_set_pair_count(d, s); i++) {
+        snd_set_pair(d, s, i, &side[0], &side[1]);
+        for (int k = 0; k < 2; k++) SND_TRY(snd_tokenizer_unknown(d->tok, (const uint8_t *)side[k].s, side[k].n, u));
+    }
+    if (d->kind != SND_DATA_TEXT) return SONDE_OK;
+    snd_set_spans(d, text);
+    return snd_tokenizer_unknown(d->tok, (const uint8_t *)text[s].s, text[s].n, u);
+}
+
 int64_t snd_set_pair_count(const snd_set *d, snd_split s) {
     return d->kind == SND_DATA_PAIRS ? d->n_of[s] : 0;
 }
@@ -211,6 +254,9 @@ int64_t snd_set_row_count(const snd_set *d, snd_split s) {
 }
 int64_t snd_set_classes(const snd_set *d) {
     return d->classes;
+}
+const char *snd_set_class_name(const snd_set *d, int64_t c) {
+    return c >= 0 && c < d->n_names ? d->class_names[c] : NULL;
 }
 void snd_set_row_shape(const snd_set *d, int64_t shape[3]) {
     memcpy(shape, d->shape, sizeof d->shape);

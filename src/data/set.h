@@ -25,12 +25,14 @@ const char *snd_data_kind_name(snd_data_kind k);
 /// Settings: one row each in settings.def, which makes the keys of a spec's `data:` part and the command's options.
 typedef struct snd_data_settings {
     const char *path, *valid_path, *test_path;  // NULL: none
+    const char *folder;         // where relative paths begin, the tokenizer's too; NULL: in the current folder
     snd_data_kind kind;
     double valid, test;         // shares of what `path` holds, where no file of their own is given
     const char *tokenizer;      // "bytes", "chars", "bpe", or a file that snd_tokenizer_save wrote; NULL: by the task
     int64_t bpe_vocab;
     const char *columns;        // pairs: "source,target", counted from 1; NULL: the last two
     const char *label;          // table: name or number of the class column; NULL: the last
+    const char *classes;        // table: "cat,dog": its classes are words, numbered from 0 so; NULL: numbers, or words in order
     bool augment;               // images: random crops and flips of what is trained on
     double mask;                // mlm: share of the tokens asked for
 } snd_data_settings;
@@ -43,8 +45,13 @@ snd_data_settings snd_data_defaults(void);
 /// errors  SONDE_ENAME: no such key (the nearest is named);  SONDE_ERANGE, SONDE_ETYPE: not a value of it
 sonde_status snd_data_setting(snd_data_settings *s, const char *where, const char *key, const char *text) SONDE_MUST_CHECK;
 
+/// Is this setting a path that begins in `folder`? Not the words that stand for built-in data and tokenizers.
+bool snd_data_is_relative(const char *key, const char *text);
+
 typedef struct snd_set snd_set;
 
+/// With a folder in the settings, a relative path is looked for there and then from the current folder on (a run and its data
+/// that moved together).
 /// errors  SONDE_EIO, SONDE_EINPUT (with file and line), SONDE_EUNSUPPORTED: a kind that does not serve the task
 sonde_status snd_set_open(const snd_data_settings *s, snd_task task, snd_set **out) SONDE_MUST_CHECK;
 void snd_set_close(snd_set *d);  // NULL is fine
@@ -64,6 +71,8 @@ double snd_set_encode_seconds(const snd_set *d);             // what opening spe
 int64_t snd_set_token_count(const snd_set *d, snd_split s);  // text and tokens: length of the split; else 0
 int64_t snd_set_byte_count(const snd_set *d, snd_split s);   // bytes of text it stands for; 0: unknown (token files)
 int64_t snd_set_first_bytes(const snd_set *d, snd_split s);  // those of its first token, which nothing predicts
+/// Characters of a split's text, or of its pairs, that the tokenizer does not know.
+sonde_status snd_set_unknown(const snd_set *d, snd_split s, snd_unknown *u) SONDE_MUST_CHECK;
 /// Tokens first .. first+n-1 of a split, which must have them.
 void snd_set_tokens(const snd_set *d, snd_split s, int64_t first, int64_t n, int64_t *out);
 
@@ -78,6 +87,8 @@ void snd_set_pair(const snd_set *d, snd_split s, int64_t i, snd_text *source, sn
 
 int64_t snd_set_row_count(const snd_set *d, snd_split s);
 int64_t snd_set_classes(const snd_set *d);
+/// What a class is called; NULL: it has a number alone.
+const char *snd_set_class_name(const snd_set *d, int64_t c);
 /// [channels, height, width] of an image, [features, 1, 1] of a table's row.
 void snd_set_row_shape(const snd_set *d, int64_t shape[3]);
 

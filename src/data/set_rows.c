@@ -4,6 +4,7 @@
 #include "data/inner.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int64_t row_size(const snd_set *d) {
@@ -103,7 +104,7 @@ static sonde_status read_images(snd_set *d, const char *folder, const char *pref
 }
 
 static sonde_status read_image_folder(snd_set *d) {
-    const char *folder = d->name;
+    const char *folder = d->settings.path;
     if (strcmp(folder, "fashion-mnist") == 0) {
         folder = snd_fashion_mnist_dir();
         SND_FAIL_IF(!folder, SONDE_EIO,
@@ -121,6 +122,64 @@ static sonde_status read_image_folder(snd_set *d) {
 }
 
 // ---- tables ---------------------------------------------------------------------------------------------------------------
+
+static sonde_status add_name(snd_set *d, const char *name, size_t n) {
+    char **names = snd_realloc(d->class_names, (size_t)(d->n_names + 1) * sizeof *names);
+    if (!names) return SONDE_ENOMEM;
+    d->class_names = names;
+    names[d->n_names] = snd_malloc(n + 1);
+    if (!names[d->n_names]) return SONDE_ENOMEM;
+    memcpy(names[d->n_names], name, n);
+    names[d->n_names++][n] = 0;
+    return SONDE_OK;
+}
+
+static int by_text(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+// Classes that are words: as the settings list them, else the first file's in the order of their bytes, so that its rows may
+// stand in any.
+static sonde_status name_classes(snd_set *d, const snd_array *a) {
+    for (const char *s = d->settings.classes; s; s = strchr(s, ',') ? strchr(s, ',') + 1 : NULL)
+        SND_TRY(add_name(d, s, strcspn(s, ",")));
+    if (d->n_names) return SONDE_OK;
+    for (int64_t i = 0; i < a->n_words; i++) {
+        char shown[72];
+        SND_FAIL_IF(strchr(a->words[i], ','), SONDE_EINPUT,
+                    "%s: the class '%s' has a comma in it, which lists of classes need", d->name,
+                    snd_shown(shown, a->words[i]));
+        SND_TRY(add_name(d, a->words[i], strlen(a->words[i])));
+    }
+    qsort(d->class_names, (size_t)d->n_names, sizeof *d->class_names, by_text);
+    return SONDE_OK;
+}
+
+// The numbers that the reader gave the words become those of the classes.
+static sonde_status number_classes(snd_set *d, const char *path, snd_array *a, int64_t column) {
+    if (a->n_words == 0) return SONDE_OK;
+    if (d->n_names == 0) SND_TRY(name_classes(d, a));
+    double *v = a->t.data, *number = snd_malloc((size_t)a->n_words * sizeof *number);
+    if (!number) return SONDE_ENOMEM;
+    sonde_status s = SONDE_OK;
+    for (int64_t i = 0; i < a->n_words && s == SONDE_OK; i++) {
+        char shown[72];
+        int64_t c = 0;
+        while (c < d->n_names && strcmp(d->class_names[c], a->words[i]) != 0) c++;
+        number[i] = (double)c;
+        if (c == d->n_names)
+            s = snd_fail(SONDE_EINPUT, __FILE__, __LINE__, "%s: '%s' is none of the %lld classes (%s%s)", path,
+                         snd_shown(shown, a->words[i]), (long long)d->n_names, d->class_names[0],
+                         d->n_names > 1 ? ", ..." : "");
+    }
+    for (int64_t r = 0; r < a->t.shape.dim[0] && s == SONDE_OK; r++) {
+        double *at = &v[r * a->t.shape.dim[1] + column];
+        *at = number[(int64_t)*at];
+    }
+    if (d->n_names > d->classes) d->classes = d->n_names;
+    snd_free(number);
+    return s;
+}
 
 static sonde_status find_label(const snd_set *d, const char *path, const snd_array *a, int64_t *column) {
     const char *word = d->settings.label;
@@ -164,7 +223,7 @@ static sonde_status read_table(snd_set *d, snd_split f) {
     const char *path = snd_set_path(d, f);
     int64_t column;
     if (!path) return SONDE_OK;
-    SND_TRY(snd_data_load(path, &d->x[f]));
+    SND_TRY(snd_table_load(path, d->settings.label, d->settings.classes || d->n_names > 0, &d->x[f]));
     const snd_array *a = &d->x[f];
     char text[160];
     SND_FAIL_IF(a->t.dtype != SND_F64 || a->t.shape.nd != 2 || a->t.shape.dim[1] < 2 || a->t.shape.dim[0] < 1,
@@ -177,6 +236,7 @@ static sonde_status read_table(snd_set *d, snd_split f) {
     d->shape[0] = features;
     d->shape[1] = d->shape[2] = 1;
     d->rows[f] = a->t.shape.dim[0];
+    SND_TRY(number_classes(d, path, &d->x[f], column));
     return split_columns(d, path, &d->x[f], column, f);
 }
 

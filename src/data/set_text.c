@@ -107,8 +107,7 @@ static void cut(const snd_set *d, size_t n, const uint8_t *lines, size_t ends[SN
     ends[2] = n;
 }
 
-// The bytes of each split.
-static void spans(const snd_set *d, snd_text out[SND_SPLIT_COUNT]) {
+void snd_set_spans(const snd_set *d, snd_text out[SND_SPLIT_COUNT]) {
     const snd_map *m = d->map;
     size_t ends[SND_SPLIT_COUNT], from = 0;
     cut(d, m[0].n, m[0].bytes, ends);
@@ -161,7 +160,7 @@ static sonde_status encode_text(snd_set *d, const snd_text *text) {
 static sonde_status read_text(snd_set *d) {
     snd_text text[SND_SPLIT_COUNT];
     const unsigned specials = d->task == SND_TASK_MLM ? 1u << SND_SPECIAL_MASK : 0;
-    spans(d, text);
+    snd_set_spans(d, text);
     SND_TRY(snd_set_make_tokenizer(d, "chars", d->map[0].bytes, d->map[0].n, (const uint8_t *)text[0].s, text[0].n,
                                    specials));
     if (d->tok->kind != SND_TOK_BYTES) {

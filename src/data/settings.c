@@ -33,6 +33,15 @@ const snd_data_key *snd_data_key_at(int i) {
     return &ROWS[i];
 }
 
+bool snd_data_is_relative(const char *key, const char *text) {
+    static const char *const paths[] = {"path", "valid_path", "test_path", "tokenizer"};
+    static const char *const words[] = {"fashion-mnist", "bytes", "chars", "bpe"};
+    bool is_path = false;
+    for (int i = 0; i < 4; i++) is_path |= strcmp(key, paths[i]) == 0;
+    for (int i = 0; i < 4; i++) is_path &= strcmp(text, words[i]) != 0;
+    return is_path && *text && *text != '/';
+}
+
 static sonde_status set_kind(snd_data_settings *s, const char *where, const char *text) {
     char shown[72];
     const char *near = snd_nearest(text, KINDS, SND_DATA_KINDS);

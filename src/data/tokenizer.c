@@ -209,6 +209,9 @@ snd_tokenizer_kind snd_tokenizer_kind_of(const snd_tokenizer *t) {
 int64_t snd_tokenizer_vocab(const snd_tokenizer *t) {
     return t->plain + __builtin_popcount(t->specials);
 }
+int64_t snd_tokenizer_plain(const snd_tokenizer *t) {
+    return t->plain;
+}
 int64_t snd_tokenizer_special(const snd_tokenizer *t, snd_special s) {
     return t->special[s];
 }
@@ -280,4 +283,45 @@ sonde_status snd_tokenizer_decode(const snd_tokenizer *t, const int64_t *ids, in
             snd_buf_put(out, "\xEF\xBF\xBD");
     }
     return out->failed ? SONDE_ENOMEM : SONDE_OK;
+}
+
+// ---- what it does not know ------------------------------------------------------------------------------------------------
+
+static sonde_status note_unknown(snd_unknown *u, uint32_t c) {
+    enum { POINTS = 0x110000 };
+    if (!u->seen && !(u->seen = snd_calloc(POINTS / 8, 1))) return SONDE_ENOMEM;
+    if (u->seen[c >> 3] >> (c & 7) & 1) return SONDE_OK;
+    u->seen[c >> 3] |= (uint8_t)(1u << (c & 7));
+    if (u->n < SND_UNKNOWN_SHOWN) u->first[u->n] = (int32_t)c;
+    u->n++;
+    return SONDE_OK;
+}
+
+sonde_status snd_tokenizer_unknown(const snd_tokenizer *t, const uint8_t *text, size_t n, snd_unknown *u) {
+    uint32_t c;
+    for (size_t i = 0; i < n && t->kind == SND_TOK_CHARS;) {
+        const int len = snd_utf8_at((const char *)text + i, n - i, &c);
+        if (len == 0) return not_utf8("text", text, i);
+        if (number_of(t, c) == t->special[SND_SPECIAL_UNK]) SND_TRY(note_unknown(u, c));
+        i += (size_t)len;
+    }
+    return SONDE_OK;
+}
+
+void snd_unknown_put(const snd_unknown *u, snd_buf *b) {
+    for (int i = 0; i < SND_UNKNOWN_SHOWN && i < u->n; i++) {
+        const uint32_t c = (uint32_t)u->first[i];
+        const bool shows = c > 0x20 && !(c >= 0x7F && c <= 0xA0);
+        uint8_t s[4];
+        const int len = put_utf8(s, c);
+        snd_buf_put(b, i ? ", " : "");
+        if (shows) snd_buf_printf(b, "'%.*s' ", len, (const char *)s);
+        snd_buf_printf(b, shows ? "(U+%04X)" : "U+%04X", (unsigned)c);
+    }
+    if (u->n > SND_UNKNOWN_SHOWN) snd_buf_printf(b, " and %lld more", (long long)u->n - SND_UNKNOWN_SHOWN);
+}
+
+void snd_unknown_free(snd_unknown *u) {
+    snd_free(u->seen);
+    *u = (snd_unknown){0};
 }

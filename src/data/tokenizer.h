@@ -39,6 +39,7 @@ sonde_status snd_tokenizer_load(const char *path, snd_tokenizer **out) SONDE_MUS
 snd_tokenizer_kind snd_tokenizer_kind_of(const snd_tokenizer *t);
 const char *snd_tokenizer_kind_name(snd_tokenizer_kind k);  // "bytes", "chars", "bpe"
 int64_t snd_tokenizer_vocab(const snd_tokenizer *t);        // specials counted
+int64_t snd_tokenizer_plain(const snd_tokenizer *t);        // tokens that text consists of: 0 .. n-1, specials behind
 int64_t snd_tokenizer_special(const snd_tokenizer *t, snd_special s);  // its number, -1: none
 
 typedef struct snd_ids { int32_t *v; int64_t n, cap; } snd_ids;  // growable; snd_free(v)
@@ -52,5 +53,18 @@ sonde_status snd_tokenizer_encode(const snd_tokenizer *t, const char *name, cons
 sonde_status snd_tokenizer_decode(const snd_tokenizer *t, const int64_t *ids, int64_t n, snd_buf *out) SONDE_MUST_CHECK;
 /// What one token stands for, borrowed; specials: their name ("<eos>").
 const char *snd_tokenizer_token(const snd_tokenizer *t, int64_t id, size_t *n);
+
+/// Characters that chars does not know, each once. Begin with zeros.
+enum { SND_UNKNOWN_SHOWN = 8 };
+typedef struct snd_unknown {
+    int32_t first[SND_UNKNOWN_SHOWN];  // code points, as they were met
+    int64_t n;                         // all of them
+    uint8_t *seen;                     // a bit for every code point
+} snd_unknown;
+/// Adds those of text [n], UTF-8 that has been encoded; none where every byte is a token.
+sonde_status snd_tokenizer_unknown(const snd_tokenizer *t, const uint8_t *text, size_t n, snd_unknown *u) SONDE_MUST_CHECK;
+/// "'Ω' (U+03A9), U+0007 and 3 more"
+void snd_unknown_put(const snd_unknown *u, snd_buf *b);
+void snd_unknown_free(snd_unknown *u);
 
 #endif

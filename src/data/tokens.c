@@ -1,11 +1,13 @@
 // Sequences of tokens for a measurement: uniform, or pieces of a file at seeded places. A file stays in memory in its own
 // type; only the pieces asked for are converted and checked.
-#include "data/data.h"
+#include "data/inner.h"
 
 #include <string.h>
 
 struct snd_corpus {
     snd_array a;
+    const snd_set *set; // NULL: a
+    snd_split split;
     int64_t n;
 };
 
@@ -29,6 +31,15 @@ sonde_status snd_corpus_open(const char *path, snd_corpus **out) {
     return SONDE_ENOMEM;
 }
 
+sonde_status snd_corpus_of(const snd_set *set, snd_split split, snd_corpus **out) {
+    *out = NULL;
+    snd_corpus *c = snd_calloc(1, sizeof *c);
+    if (!c) return SONDE_ENOMEM;
+    *c = (snd_corpus){.set = set, .split = split, .n = snd_set_token_count(set, split)};
+    *out = c;
+    return SONDE_OK;
+}
+
 void snd_corpus_close(snd_corpus *c) {
     if (!c) return;
     snd_array_free(&c->a);
@@ -36,7 +47,7 @@ void snd_corpus_close(snd_corpus *c) {
 }
 
 const char *snd_corpus_name(const snd_corpus *c) {
-    return c->a.t.name;
+    return c->set ? snd_set_name(c->set) : c->a.t.name;
 }
 
 int64_t snd_corpus_size(const snd_corpus *c) {
@@ -45,7 +56,10 @@ int64_t snd_corpus_size(const snd_corpus *c) {
 
 static sonde_status take_piece(const snd_corpus *c, int64_t first, int64_t n, int64_t vocab, int64_t *out) {
     const char *base = c->a.t.data;
-    snd_convert(base + (size_t)first * snd_dtype_size(c->a.t.dtype), c->a.t.dtype, out, SND_I64, n);
+    if (c->set)
+        snd_set_tokens(c->set, c->split, first, n, out);
+    else
+        snd_convert(base + (size_t)first * snd_dtype_size(c->a.t.dtype), c->a.t.dtype, out, SND_I64, n);
     for (int64_t i = 0; i < n; i++)
         SND_FAIL_IF(out[i] < 0 || out[i] >= vocab, SONDE_ERANGE, "%s: token %lld is %lld; the vocabulary has 0 to %lld",
                     snd_corpus_name(c), (long long)(first + i), (long long)out[i], (long long)vocab - 1);

@@ -40,6 +40,8 @@ void snd_array_free(snd_array *a) {
     snd_free(a->t.data);
     for (int i = 0; i < a->n_columns; i++) snd_free(a->columns[i]);
     snd_free(a->columns);
+    for (int64_t i = 0; i < a->n_words; i++) snd_free(a->words[i]);
+    snd_free(a->words);
     *a = (snd_array){0};
 }
 
@@ -188,6 +190,21 @@ static sonde_status load(const char *path, parser *parse, snd_array *out) {
 
 sonde_status snd_data_load(const char *path, snd_array *out) {
     return load(path, snd_data_parse, out);
+}
+
+sonde_status snd_table_load(const char *path, const char *column, bool words, snd_array *out) {
+    if (!words) {
+        const sonde_status s = snd_data_load(path, out);
+        if (s != SONDE_EINPUT) return s;
+    }
+    uint8_t *bytes;
+    size_t n;
+    *out = (snd_array){0};
+    SND_TRY(snd_read_unpacked(path, most_data(), &bytes, &n));
+    const sonde_status s =
+        looks_like_text(bytes, n) || words ? snd_csv_parse_words(path, bytes, n, column, out) : SONDE_EINPUT;
+    snd_free(bytes);
+    return s;
 }
 
 sonde_status snd_tokens_load(const char *path, snd_array *out) {

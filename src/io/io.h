@@ -36,6 +36,8 @@ typedef struct snd_array {
     snd_tensor t; // name: the file's, or the tensor's inside it
     char **columns;
     int n_columns; // csv with a header line: the names; else NULL
+    char **words;
+    int64_t n_words; // snd_table_load: what the numbers of the column of words stand for; else NULL
     void *own;     // what snd_array_free frees
 } snd_array;
 void snd_array_free(snd_array *a); // safe on zeros and twice
@@ -49,6 +51,15 @@ sonde_status snd_npy_parse(const char *name, const uint8_t *bytes, size_t n, snd
 /// fields may be quoted; the first line may be a header; empty lines are skipped. Errors name line and column.
 sonde_status snd_csv_parse(const char *name, const uint8_t *bytes, size_t n, snd_array *out) SONDE_MUST_CHECK;
 
+/// The same with words in one column: the one that the header calls `column`, or whose number from 1 it is; NULL: the last.
+/// Different words are numbered as they come, and stand in out->words. The first line is a header when another column is no
+/// number there.
+/// errors  SONDE_ENAME: no such column
+sonde_status snd_csv_parse_words(const char *name, const uint8_t *bytes, size_t n, const char *column,
+                                 snd_array *out) SONDE_MUST_CHECK;
+
+/// snd_data_load of a table whose `column` may hold words: it does when `words` says so, or when one of a text is no number.
+sonde_status snd_table_load(const char *path, const char *column, bool words, snd_array *out) SONDE_MUST_CHECK;
 /// Recognises the kind by its contents (gzip is unpacked first) and reads it. A safetensors file must hold one tensor,
 /// or the path ends in "#name".
 sonde_status snd_data_load(const char *path, snd_array *out) SONDE_MUST_CHECK;

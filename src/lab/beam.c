@@ -67,20 +67,25 @@ static int by_logp(const void *a, const void *b) {
     return x->token < y->token ? -1 : 1;
 }
 
+// The tokens that may come are 0 .. V-1, and the end where it stands behind them: `last`.
+static int64_t next_allowed(int64_t i, int64_t V, int64_t last) {
+    return i < V - 1 || i >= last ? i + 1 : last;
+}
+
 // The row's 2K likeliest tokens: whatever ends, K others remain.
 static sonde_status row_candidates(search *s, int64_t row, candidate *out, int64_t *n) {
     const double *logits = s->logits + row * s->V;
     double top = -INFINITY, sum = 0;
-    const int64_t V = s->o->limit ? s->o->limit : s->V;
-    for (int64_t i = 0; i < V; i++) {
+    const int64_t V = s->o->limit ? s->o->limit : s->V, last = s->o->end >= V && s->o->end < s->V ? s->o->end : V - 1;
+    for (int64_t i = 0; i <= last; i = next_allowed(i, V, last)) {
         SND_FAIL_IF(isnan(logits[i]), SONDE_ERANGE, "the logit of token %lld is not a number", (long long)i);
         top = logits[i] > top ? logits[i] : top;
     }
-    for (int64_t i = 0; i < V; i++) sum += exp(logits[i] - top);
+    for (int64_t i = 0; i <= last; i = next_allowed(i, V, last)) sum += exp(logits[i] - top);
     const double lse = top + log(sum), before = s->now[row].logp;
-    const int64_t most = 2 * s->K < V ? 2 * s->K : V;
+    const int64_t count = V + (last >= V), most = 2 * s->K < count ? 2 * s->K : count;
     int64_t m = 0;
-    for (int64_t i = 0; i < V; i++) { // insertion into a short sorted list
+    for (int64_t i = 0; i <= last; i = next_allowed(i, V, last)) { // insertion into a short sorted list
         if (m == most && !(logits[i] > s->work[m - 1].p)) continue;
         int64_t at = m < most ? m++ : m - 1;
         for (; at > 0 && logits[i] > s->work[at - 1].p; at--) s->work[at] = s->work[at - 1];

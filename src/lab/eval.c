@@ -13,14 +13,15 @@ typedef struct job {
     snd_eval_result *out;
     snd_model *m;
     snd_exec *x;
-    snd_id loss;
+    snd_id loss, scores; // scores 0: not kept
     double sum;
     int64_t *seen, vocab; // targets by number
 } job;
 
 // ---- the graph ----------------------------------------------------------------------------------------------------------------
 
-static sonde_status make_graph(job *j, const snd_build *b, bool logits) {
+// scores: the logits are kept, unless they are too many.
+static sonde_status make_graph(job *j, const snd_build *b, bool scores) {
     snd_plan *plan;
     snd_exec_destroy(j->x);
     j->x = NULL;
@@ -28,8 +29,10 @@ static sonde_status make_graph(job *j, const snd_build *b, bool logits) {
     SND_FAIL_IF(!j->m->loss, SONDE_EUNSUPPORTED, "this model has no loss to evaluate: it needs vocab or outputs");
     SND_FAIL_IF(j->m->cond, SONDE_EUNSUPPORTED,
                 "this wiring reads c, a vector per example that the data does not bring");
+    j->scores = scores && !snd_g_many(j->m->g, j->m->logits) ? j->m->logits : 0;
+    const bool logits = j->scores != 0;
     j->loss = logits ? j->m->loss : snd_g_loss_in_pieces(j->m->g, j->m->loss);
-    const snd_id keep[2] = {j->loss, j->m->logits};
+    const snd_id keep[2] = {j->loss, j->scores};
     (void)snd_g_fuse(j->m->g, keep, logits ? 2 : 1);
     SND_TRY(snd_plan_make(j->arena, j->m->g, keep, logits ? 2 : 1, &plan));
     const snd_exec_opts eo = {.threads = j->net->threads, .stop = j->o->stop};
@@ -139,21 +142,26 @@ static sonde_status set_inputs(job *j, const snd_batch *b) {
     return SONDE_OK;
 }
 
-static sonde_status count_classes(job *j, const snd_batch *b) {
-    const int64_t C = j->out->classes;
-    double *logits = snd_malloc((size_t)(b->shape.rows * C) * sizeof *logits);
-    if (!logits) return SONDE_ENOMEM;
-    const sonde_status s = snd_exec_get(j->x, j->m->logits, logits);
-    for (int64_t r = 0; s == SONDE_OK && r < b->shape.rows; r++) {
-        int64_t best = 0;
-        if (b->targets[r] < 0) continue;
-        for (int64_t c = 1; c < C; c++)
-            if (logits[r * C + c] > logits[r * C + best]) best = c;
-        j->out->confusion[b->targets[r] * C + best]++;
-        j->out->right += best == b->targets[r];
+// Place of the largest of n scores, the first of equals.
+static int64_t largest(const job *j, const void *scores, int64_t first, int64_t n) {
+    int64_t best = first;
+    for (int64_t i = first + 1; i < first + n; i++) {
+        const bool more = j->net->dtype == SND_F64 ? ((const double *)scores)[i] > ((const double *)scores)[best]
+                                                   : ((const float *)scores)[i] > ((const float *)scores)[best];
+        if (more) best = i;
     }
-    snd_free(logits);
-    return s;
+    return best - first;
+}
+
+static void count_right(job *j, const snd_batch *b) {
+    const void *scores = j->scores ? snd_exec_raw(j->x, j->scores, NULL) : NULL;
+    for (int64_t r = 0; scores && r < b->shape.rows * b->shape.tokens; r++) {
+        if (b->targets[r] < 0) continue;
+        const int64_t best = largest(j, scores, r * j->vocab, j->vocab);
+        if (j->out->confusion) j->out->confusion[b->targets[r] * j->vocab + best]++;
+        j->out->right += best == b->targets[r];
+        j->out->looked++;
+    }
 }
 
 static sonde_status build_for(job *j, snd_batch_shape shape, bool class) {
@@ -169,7 +177,7 @@ static sonde_status build_for(job *j, snd_batch_shape shape, bool class) {
                          .width = images ? image[2] : 0,
                          .eval = true,
                          .with_targets = true};
-    return make_graph(j, &b, class);
+    return make_graph(j, &b, true);
 }
 
 static sonde_status each_batch(job *j, const snd_batches *batches, snd_batch *b, bool class) {
@@ -182,7 +190,7 @@ static sonde_status each_batch(job *j, const snd_batches *batches, snd_batch *b,
         made = b->shape;
         SND_TRY(set_inputs(j, b));
         SND_TRY(score(j, b->targets, b->shape.rows * b->shape.tokens));
-        if (class) SND_TRY(count_classes(j, b));
+        count_right(j, b);
         tell(j, i + 1, n);
     }
     return SONDE_OK;

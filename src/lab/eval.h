@@ -23,7 +23,8 @@ typedef struct snd_eval_result {
     double unigram;                    // entropy of the targets' own frequencies, nats: what knowing no context can reach
     double uniform;                    // ln of the number of tokens or classes
     int64_t window, stride;            // in use; 0 where there are none
-    int64_t classes, right; int64_t *confusion;    // class alone, in the arena
+    int64_t right, looked;             // targets with the largest score, of so many; looked 0: scores were too many to be kept, or lm
+    int64_t classes; int64_t *confusion;   // class alone, in the arena
 } snd_eval_result;
 
 /// lm: every token of the split but the first is scored once, the first window's all, then the last `stride` of each window:

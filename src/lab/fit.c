@@ -42,3 +42,13 @@ snd_plan_opts snd_fit_way(int i) {
 size_t snd_fit_overhead(const snd_graph *g) {
     return NODE * (size_t)snd_g_node_count(g) + PROGRAM;
 }
+
+const char *snd_fit_bytes(char out[40], size_t n) {
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+    double v = (double)n;
+    int u = 0;
+    for (; v >= 1024 && u < 4; u++) v /= 1024;
+    char num[40];
+    snprintf(out, 40, "%.20s %s", snd_format_num(num, v, 4), n == 1 ? "byte" : units[u]);
+    return out;
+}

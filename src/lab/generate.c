@@ -108,13 +108,23 @@ static bool all_done(const writer *w) {
     return true;
 }
 
+// The tokens that may come: 0 .. limit-1, and the end, which then takes the place behind them.
+static sonde_status pick(writer *w, int64_t r, int64_t t) {
+    const snd_generate_opts *o = w->o;
+    double *logits = w->logits + r * w->vocab;
+    const bool all = o->limit == 0, ends = !all && o->end >= o->limit && o->end < w->vocab;
+    if (ends) logits[o->limit] = logits[o->end];
+    SND_TRY(snd_sample(&o->sampling, logits, all ? w->vocab : o->limit + ends, snd_uniform_at(w->key[r], (uint64_t)t),
+                       w->work, &w->next[r]));
+    if (ends && w->next[r] == o->limit) w->next[r] = o->end;
+    return SONDE_OK;
+}
+
 // A sequence that has ended goes along with some token, which nobody sees.
 static sonde_status draw(writer *w, int64_t t) {
     for (int64_t r = 0; r < w->o->samples; r++) {
         w->next[r] = 0;
-        if (!w->done[r])
-            SND_TRY(snd_sample(&w->o->sampling, w->logits + r * w->vocab, w->o->limit ? w->o->limit : w->vocab,
-                               snd_uniform_at(w->key[r], (uint64_t)t), w->work, &w->next[r]));
+        if (!w->done[r]) SND_TRY(pick(w, r, t));
         w->text[r * w->all + w->n] = w->next[r];
         if (w->done[r]) continue;
         const bool ended = w->next[r] == w->o->end;

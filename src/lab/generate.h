@@ -23,7 +23,7 @@ typedef struct snd_generate_opts {
     int64_t samples, tokens;           // sequences, and new tokens of each at most
     int64_t capacity;                  // tokens that the model sees; when they are full, the last half is read again
     int64_t end;                       // a token that ends its sequence; -1: none
-    int64_t limit;                     // tokens from this number on are never drawn (a tokenizer has fewer); 0: all may be
+    int64_t limit;                     // tokens from this number on are never drawn, the end apart: they stand for no text; 0: all may be
     uint64_t seed;                     // sample r's t-th token: uniform number t of the key (seed, "sample.r")
     const snd_stop *stop;
     /// Every new token as it comes; `done`: the sequence's last one (or its end, which is not given). May be NULL.

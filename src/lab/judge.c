@@ -29,7 +29,7 @@ snd_measure_opts snd_lab_batch(const snd_spec *spec, const snd_measure_opts *o) 
 
 sonde_status snd_lab_judge(snd_record *r, const snd_spec *spec, int first_run, const snd_measure_opts *given) {
     const snd_measure_opts b = snd_lab_batch(spec, given);
-    const snd_rules_opts o = {.rows = b.rows * b.tokens};
+    const snd_rules_opts o = {.rows = b.rows * b.tokens, .trained = b.weights != NULL};
     for (int i = first_run; i < r->n_runs; i++) {
         const bool as_is = r->runs[i]->depth == snd_lab_depth(spec); // stacks may differ in depth
         const snd_spec own = as_is ? *spec : snd_lab_at_depth(spec, r->runs[i]->depth);

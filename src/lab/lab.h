@@ -49,6 +49,8 @@ typedef struct snd_measure_opts {
     double cos, scale;                 // cosine between drawn examples (mlp, convnet); factor on the drawn input (0: 1)
     const snd_dataset *data;           // mlp, convnet; NULL: Gaussian
     const snd_corpus *corpus;          // Transformers with a vocab; NULL: uniform tokens
+    const snd_stfile *weights;         // a trained model's, checked (snd_weights_check); NULL: drawn. Seeds then draw batches alone
+    bool eval;                         // batch norm by its running statistics
     bool loss;                         // upstream gradient of the objective's loss instead of N(0, 1) on out.x
     bool last_token;                   // the loss of each example's last token alone (Xiong et al. 2020)
     bool timings;                      // the record says how long drawing took, and the rest
@@ -71,6 +73,7 @@ typedef struct snd_measure_opts {
 sonde_status snd_lab_predict(snd_record *r, const snd_spec *spec, const char *label, const snd_measure_opts *o) SONDE_MUST_CHECK;
 /// Draws, runs forward and backward, and puts every metric beside its prediction and band. SONDE_EINTERRUPTED leaves
 /// what had been measured in the record: depths that were finished, and the seeds so far of the one at work.
+/// With weights from a file there is neither theory nor band: both speak of the start.
 sonde_status snd_lab_measure(snd_record *r, const snd_spec *spec, const char *label, const snd_measure_opts *o) SONDE_MUST_CHECK;
 // Examples in a batch when nothing is said, of rows, images and sequences; tokens of a sequence.
 enum { SND_DEFAULT_ROWS = 64, SND_DEFAULT_IMAGES = 16, SND_DEFAULT_BATCH = 4, SND_DEFAULT_TOKENS = 64 };

@@ -1,6 +1,7 @@
 // predict and measure: theory, finite-width bands and measurement meet in one record, value by value, under the same
 // names. Measurement and band simulation run the same probe; the simulation has its Gaussian maps integrated out where
 // that is cheaper, and then follows the law of the net at its real width without a single weight.
+#include "lab/fit.h"
 #include "lab/probe.h"
 
 #include <math.h>
@@ -95,6 +96,8 @@ static snd_probe_opts probe_opts(const job *j, bool simulate) {
                         .scale = o->scale,
                         .data = o->data,
                         .corpus = o->corpus,
+                        .weights = o->weights,
+                        .eval = o->eval,
                         .loss = o->loss,
                         .last_token = o->last_token,
                         .backward = true,
@@ -120,6 +123,7 @@ static snd_probe_opts probe_opts(const job *j, bool simulate) {
 // ---- theory ---------------------------------------------------------------------------------------------------------------------
 
 static sonde_status predict(job *j) {
+    if (j->o.weights) return SONDE_OK; // theory speaks of the start
     const snd_predict_opts o = {.rows = j->o.rows < 2 ? 2 : j->o.rows,
                                 .tokens = j->o.tokens,
                                 .height = j->o.height,
@@ -397,7 +401,12 @@ static snd_run *open_run(job *j, int exit) {
         u->run_sec = j->times.run;
     }
     snd_spec_each(j->spec, snd_run_put, u);
-    if (!j->spec->init_text && !j->spec->formula->init) snd_run_put(u, "init", snd_nn_base_kind(j->spec), false);
+    if (j->o.weights) {
+        snd_run_put(u, "weights", snd_st_path(j->o.weights), false);
+        if (uses_batch_norm(j->spec))
+            snd_run_put(u, "batch_norm", j->o.eval ? "by running statistics" : "by the batch", false);
+    } else if (!j->spec->init_text && !j->spec->formula->init)
+        snd_run_put(u, "init", snd_nn_base_kind(j->spec), false);
     snd_buf b = {0};
     snd_spec_print_yaml(j->spec, &b);
     if (b.s && !b.failed) u->spec_yaml = snd_record_text(j->rec, "%s", b.s);
@@ -487,11 +496,12 @@ static sonde_status fill_theory(job *j) {
 
 static sonde_status check_memory(const job *j, const snd_probe *p) {
     const size_t need = snd_probe_bytes(p);
-    SND_FAIL_IF(
-        j->o.max_memory && need > j->o.max_memory, SONDE_EUSAGE,
-        "--max-memory is %zu MiB; one run needs %zu MiB even with weights drawn when they are used and every layer "
-        "computed again for the backward pass (give a smaller --batch, width or depth)",
-        j->o.max_memory >> 20, (need >> 20) + 1);
+    char limit[40], wants[40];
+    SND_FAIL_IF(j->o.max_memory && need > j->o.max_memory, SONDE_EUSAGE,
+                "--max-memory is %s; one run needs %s even with %s and every layer computed again for the backward "
+                "pass (give a smaller --batch, width or depth)",
+                snd_fit_bytes(limit, j->o.max_memory), snd_fit_bytes(wants, need),
+                j->o.weights ? "the file's weights where they lie" : "weights drawn when they are used");
     return SONDE_OK;
 }
 
@@ -775,6 +785,7 @@ static sonde_status start(job *j, snd_record *r, const snd_spec *spec, const cha
     if (j->o.dtype == SND_DT_NONE) j->o.dtype = SND_F32;
     const bool cheap =
         spec->family != SND_FAM_TRANSFORMER; // to simulate; a Transformer's bands cost many times its measurement
+    if (j->o.weights) j->o.bands = SND_BANDS_NONE;
     if (j->o.bands == SND_BANDS_INVALID) j->o.bands = measure && cheap ? SND_BANDS_SIMULATED : SND_BANDS_THEORY;
     j->seeds = j->o.seeds > 0 ? j->o.seeds : 1;
     j->deadline = snd_now() + j->o.time_limit;

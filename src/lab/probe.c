@@ -3,6 +3,7 @@
 // for the memory, layers are computed again in the backward pass and weights drawn when they are used.
 #include "lab/fit.h"
 #include "lab/probe.h"
+#include "lab/weights.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -310,6 +311,7 @@ static bool has_profile(const snd_init_rule *r) {
 // Vectors of a repetition ("layers.3.F.v1") start at sqrt(1 + sum of the branch variances before it).
 static sonde_status find_profiled(maker *k) {
     snd_probe *p = k->p;
+    if (p->o.weights) return SONDE_OK; // they have been trained since
     if (!has_profile(p->spec->init) && !has_profile(p->spec->formula->init)) return SONDE_OK;
     SND_NEW(p->arena, p->profile_param, snd_g_param_count(k->g) + 1);
     SND_NEW(p->arena, p->profile_call, snd_g_param_count(k->g) + 1);
@@ -351,6 +353,7 @@ static sonde_status make_graph(maker *k, bool boundaries) {
                          .src_tokens = p->o.tokens,
                          .src_feed = p->spec->vocab > 0 ? SND_FEED_TOKENS : SND_FEED_MEMORY,
                          .integrate = p->o.integrate,
+                         .eval = p->o.eval,
                          .with_targets = p->o.loss,
                          .exits = p->o.exits,
                          .n_exits = p->o.n_exits};
@@ -385,8 +388,9 @@ static sonde_status choose_plan(maker *k, int first, int last, bool *fits) {
     *fits = false;
     for (int i = first; i <= last && !*fits; i++) {
         p->way = snd_fit_way(i);
+        if (p->o.weights && p->way.params != SND_PARAMS_SOURCE) continue; // a file's are nowhere else
         SND_TRY(snd_plan_make_by(p->arena, k->g, keep, n, &p->way, &p->plan));
-        const bool slow = p->m->n_exits == 1 && snd_plan_param_bytes(p->plan) > WORTH_KEEPING;
+        const bool slow = !p->o.weights && p->m->n_exits == 1 && snd_plan_param_bytes(p->plan) > WORTH_KEEPING;
         *fits = !slow && snd_probe_bytes(p) <= (p->o.max_memory ? p->o.max_memory : MEMORY);
     }
     return SONDE_OK;
@@ -483,8 +487,9 @@ static void ran_some(void *ctx, int done, int total) {
 
 static sonde_status open_source(const batch *b, uint64_t seed, snd_source *src) {
     const snd_probe *p = b->p;
-    return p->way.params == SND_PARAMS_SOURCE ? snd_source_resident(p->m->g, seed, b->threads, src)
-                                              : snd_source_drawn(p->m->g, seed, b->threads, src);
+    if (p->way.params != SND_PARAMS_SOURCE) return snd_source_drawn(p->m->g, seed, b->threads, src);
+    SND_TRY(snd_source_resident(p->m->g, seed, b->threads, src));
+    return p->o.weights ? snd_weights_fill(p->o.weights, p->m->g, true, src) : SONDE_OK;
 }
 
 static sonde_status run_seed(teller *t, int i, snd_source *src, snd_exec **x) {

@@ -24,6 +24,8 @@ typedef struct snd_probe_opts {
     double cos, scale;
     const snd_dataset *data;   // NULL: Gaussian
     const snd_corpus *corpus;  // NULL: uniform tokens
+    const snd_stfile *weights; // NULL: drawn
+    bool eval;                 // batch norm by its running statistics
     bool loss, backward, params;
     bool last_token;           // of each example, the loss of the last token alone
     bool integrate;

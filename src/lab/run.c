@@ -442,8 +442,9 @@ static sonde_status choose_plan(job *j, snd_plan **plan) {
         j->drawn = way.params != SND_PARAMS_SOURCE;
         if (need <= limit) break;
     }
-    SND_FAIL_IF(limit && need > limit, SONDE_EUSAGE, "--max-memory is %zu KiB; this run needs %zu KiB", limit >> 10,
-                (need >> 10) + 1);
+    char a[40], b[40];
+    SND_FAIL_IF(limit && need > limit, SONDE_EUSAGE, "--max-memory is %s; this run needs %s", snd_fit_bytes(a, limit),
+                snd_fit_bytes(b, need));
     return SONDE_OK;
 }
 

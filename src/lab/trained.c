@@ -44,20 +44,45 @@ static sonde_status checkpoint_at(snd_arena *a, const char *run, const char *whi
     return SONDE_OK;
 }
 
+bool snd_trained_is_file(const char *word) {
+    static const char end[] = ".safetensors";
+    const size_t n = strlen(word), m = sizeof end - 1;
+    return n > m && !strcmp(word + n - m, end) && exists(word) && !snd_is_folder(word);
+}
+
+// A checkpoint's files, of which the weights may have been named.
+static sonde_status take_files(snd_arena *a, const char *weights, snd_trained *out) {
+    const char *ema = join(a, out->folder, "ema.safetensors");
+    out->spec = join(a, out->folder, "spec.yaml");
+    out->weights = weights ? weights : join(a, out->folder, "model.safetensors");
+    out->tokenizer = join(a, out->folder, "tokenizer.json");
+    if (!ema || !out->spec || !out->weights || !out->tokenizer) return SONDE_ENOMEM;
+    if (!weights && exists(ema)) out->weights = ema;
+    if (!exists(out->tokenizer)) out->tokenizer = NULL;
+    return SONDE_OK;
+}
+
+static sonde_status find_beside(snd_arena *a, const char *weights, const char *which, snd_trained *out) {
+    const char *slash = strrchr(weights, '/');
+    out->folder = slash ? snd_arena_strn(a, weights, (size_t)(slash - weights)) : ".";
+    if (!out->folder) return SONDE_ENOMEM;
+    SND_FAIL_IF(which, SONDE_EUSAGE, "--checkpoint %s: %s is a checkpoint's file already", which, weights);
+    SND_TRY(take_files(a, weights, out));
+    SND_FAIL_IF(
+        !exists(out->spec), SONDE_EIO,
+        "%s holds weights alone, and beside them is no spec.yaml that says of which model; give SPEC --weights %s",
+        weights, weights);
+    return SONDE_OK;
+}
+
 sonde_status snd_trained_find(snd_arena *a, const char *word, const char *which, snd_trained *out) {
     *out = (snd_trained){0};
+    if (word && snd_trained_is_file(word)) return find_beside(a, word, which, out);
     if (!word || !snd_is_folder(word)) return SONDE_OK;
     const char *own = join(a, word, "model.safetensors");
     if (!own) return SONDE_ENOMEM;
     out->folder = word;
     SND_FAIL_IF(exists(own) && which, SONDE_EUSAGE, "--checkpoint %s: %s is a checkpoint already", which, word);
     if (!exists(own)) SND_TRY(checkpoint_at(a, word, which, &out->folder));
-    const char *ema = join(a, out->folder, "ema.safetensors");
-    out->spec = join(a, out->folder, "spec.yaml");
-    out->weights = join(a, out->folder, "model.safetensors");
-    out->tokenizer = join(a, out->folder, "tokenizer.json");
-    if (!ema || !out->spec || !out->weights || !out->tokenizer) return SONDE_ENOMEM;
-    if (exists(ema)) out->weights = ema;
-    if (!exists(out->tokenizer)) out->tokenizer = NULL;
-    return SONDE_OK;
+    return take_files(a, NULL, out);
 }

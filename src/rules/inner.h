@@ -36,7 +36,7 @@ const char *snd_judge_text(char out[40], double log10_abs);
 /// Appends a verdict of the running rule. value NAN: none. why and remedy are copied.
 void snd_judge_say(snd_judge *j, snd_level level, const char *where, double value, bool log, const char *why, const char *remedy);
 
-#define SND_RULE(name, level, threshold, unit, source, fn) void fn(snd_judge *j);
+#define SND_RULE(name, level, threshold, unit, source, start, fn) void fn(snd_judge *j);
 #include "rules/rules.def"
 #undef SND_RULE
 

@@ -6,14 +6,14 @@
 #include <string.h>
 
 static const snd_rule_row rows[] = {
-#define SND_RULE(name, level, threshold, unit, source, fn) {name, level, threshold, unit, source},
+#define SND_RULE(name, level, threshold, unit, source, start, fn) {name, level, threshold, unit, source, start},
 #include "rules/rules.def"
 #undef SND_RULE
 };
 enum { N_RULES = sizeof rows / sizeof *rows };
 
 static void (*const functions[N_RULES])(snd_judge *) = {
-#define SND_RULE(name, level, threshold, unit, source, fn) fn,
+#define SND_RULE(name, level, threshold, unit, source, start, fn) fn,
 #include "rules/rules.def"
 #undef SND_RULE
 };
@@ -146,7 +146,7 @@ void snd_judge_say(snd_judge *j, snd_level level, const char *where, double valu
 // ---- the loop -----------------------------------------------------------------------------------------------------------------
 
 static void all_clear(snd_judge *j) {
-    static const snd_rule_row ok = {"ok", SND_LEVEL_OK, 0, "", ""};
+    static const snd_rule_row ok = {"ok", SND_LEVEL_OK, 0, "", "", false};
     bool growth = false, gradient = false, cosine = false;
     for (int i = 0; i < j->run->n_values; i++) {
         snd_found f;
@@ -156,11 +156,10 @@ static void all_clear(snd_judge *j) {
         cosine = cosine || snd_judge_number(v, "cos", &f);
     }
     char why[400];
-    snprintf(
-        why, sizeof why,
-        "nothing to report: looked at %d values and %d parameters for %s%s%s%snorm sites, init and how branches start",
-        j->run->n_values, j->d->n_params, growth ? "stream growth, " : "", gradient ? "gradient ratio, " : "",
-        cosine ? "correlation of examples, " : "", j->run->n_params ? "drawn weights, " : "");
+    snprintf(why, sizeof why, "nothing to report: looked at %d values and %d parameters for %s%s%s%snorm sites%s",
+             j->run->n_values, j->d->n_params, growth ? "stream growth, " : "", gradient ? "gradient ratio, " : "",
+             cosine ? "correlation of examples, " : "", j->run->n_params && !j->o.trained ? "drawn weights, " : "",
+             j->o.trained ? "" : ", init and how branches start");
     j->row = &ok;
     snd_judge_say(j, SND_LEVEL_OK, "", NAN, false, why, "");
 }
@@ -171,6 +170,7 @@ sonde_status snd_rules_run(const snd_spec *spec, const snd_description *d, snd_r
     if (o) j.o = *o;
     for (int i = 0; i < N_RULES; i++) {
         j.row = &rows[i];
+        if (rows[i].start && j.o.trained) continue;
         j.threshold = rows[i].threshold;
         functions[i](&j);
     }

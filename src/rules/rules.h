@@ -12,12 +12,14 @@ typedef struct snd_rule_row {
     double threshold;
     const char *unit;          // of the threshold, for help and docs
     const char *source;        // where the threshold comes from
+    bool start;                // it speaks of a net that has not been trained
 } snd_rule_row;
 int snd_rule_count(void);
 const snd_rule_row *snd_rule_at(int i);
 
 typedef struct snd_rules_opts {
     int64_t rows;              // of the batch: examples, or all their tokens; 0: not known (predict)
+    bool trained;              // weights come from a file: rules about the start are not asked
 } snd_rules_opts;
 
 /// Runs every rule on `run`; verdicts go to the run's record with the run's label. When none fires, one "ok" verdict says

@@ -292,7 +292,10 @@ static sonde_status take_state(const json_t *o, const char *path, snd_trainer *t
     SND_TRY(same_text(o, path, "seed", seed));
     SND_TRY(same_text(o, path, "dtype", snd_dtype_name(t->o.dtype)));
     SND_TRY(same_text(o, path, "optimizer", t->opt->name));
-    SND_TRY(same_text(o, path, "data_fingerprint", print));
+    const char *was = json_string_value(json_object_get(o, "data_fingerprint"));
+    SND_FAIL_IF(!was || strcmp(was, print) != 0, SONDE_EINPUT,
+                "%s: this is not the data that the run was trained on: contents, splits or tokenizer of %s differ",
+                path, snd_set_name(t->set));
     const json_t *step = json_object_get(o, "step");
     SND_FAIL_IF(!json_is_integer(step) || json_integer_value(step) < 0, SONDE_EINPUT, "%s: step is missing", path);
     t->step = json_integer_value(step);
