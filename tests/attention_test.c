@@ -179,6 +179,56 @@ static void values(void **state) {
     }
 }
 
+// ---- statistics that ride along ---------------------------------------------------------------------------------------
+
+enum { RIDE_MAX = (INPUTS + 1) * NET_MAX };
+
+// The result, the statistics and the gradients, one behind the other.
+static void run_watched(const snd_op_case *c, snd_dtype t, int threads, bool fuse, double *all) {
+    snd_id in[INPUTS] = {0}, keep[INPUTS + 2];
+    int k = 0;
+    net n = net_open(t);
+    for (int i = 0; i < INPUTS; i++)
+        if (!(c->absent >> i & 1)) in[i] = net_input(&n, c->in[i], SND_DT_NONE);
+    net_output(&n, snd_g_attention(n.g, &d.a, in[Q], in[K], in[V], in[TABLE], in[QR], in[R]));
+    keep[k++] = n.y[0];
+    keep[k++] = snd_g_attention_stats_of(n.g, snd_g_value(n.g, n.y[0])->node);
+    snd_g_grad(n.g, n.y, n.dy, 1, n.in, n.n_in, n.grad);
+    for (int i = 0; i < n.n_in; i++)
+        if (n.grad[i]) keep[k++] = n.grad[i];
+    CHECK_OK(snd_graph_status(n.g));
+    if (fuse) assert_int_equal(snd_g_fuse(n.g, keep, k), 1);
+    CHECK_OK(snd_plan_make(n.arena, n.g, keep, k, &n.plan));
+    CHECK_OK(snd_source_resident(n.g, 1, threads, &n.src));
+    CHECK_OK(snd_exec_create(n.g, n.plan, &n.src, &(snd_exec_opts){.threads = threads}, &n.exec));
+    for (int i = 0, j = 0; i < INPUTS; i++)
+        if (in[i]) CHECK_OK(snd_exec_set(n.exec, n.in[j++], d.x[i], SND_F64));
+    for (int64_t i = 0; i < net_size(&n, n.y[0]); i++) got[i] = draw_normal("dy", 0, i);
+    CHECK_OK(snd_exec_set(n.exec, n.dy[0], got, SND_F64));
+    CHECK_OK(snd_exec_run(n.exec));
+    for (int i = 0; i < k; i++) {
+        net_get(&n, keep[i], all);
+        all += net_size(&n, keep[i]);
+    }
+    net_destroy(&n);
+}
+
+// As one op with the forward pass, statistics have the bits of the op that makes the scores again, and change no others.
+static void statistics_ride_along(void **state) {
+    (void)state;
+    static double want[RIDE_MAX], all[RIDE_MAX];
+    for (int i = 0; i < op()->n_cases; i++)
+        for (int t = 0; t < 2; t++) {
+            memset(want, 0, sizeof want), memset(all, 0, sizeof all);
+            fill(&op()->cases[i], t ? 1 : 12, &d);
+            run_watched(&op()->cases[i], t ? SND_F32 : SND_F64, 1, false, want);
+            for (int threads = 1; threads <= 4; threads++) {
+                run_watched(&op()->cases[i], t ? SND_F32 : SND_F64, threads, true, all);
+                for (int e = 0; e < RIDE_MAX; e++) CHECK_SAME(all[e], want[e]);
+            }
+        }
+}
+
 // ---- padding --------------------------------------------------------------------------------------------------------
 
 typedef struct padded {
@@ -500,6 +550,7 @@ static void rope_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values),
+        cmocka_unit_test(statistics_ride_along),
         cmocka_unit_test(padding_is_as_if_not_there),
         cmocka_unit_test(a_window_over_padding_alone_gives_zero),
         cmocka_unit_test(nan_reaches_its_readers),

@@ -1012,6 +1012,65 @@ static void statistics(void **state) {
     }
 }
 
+static void run_stat(snd_dtype t, int threads, int mask, const double *x, int shift, double *stat) {
+    enum { R = 40, D = 65 };
+    net n = net_open(t);
+    net_output(&n, snd_g_stat(n.g, net_input(&n, SND_SHAPE(R, D), 0), 0, mask));
+    net_close_graph(&n, false, threads, 1);
+    CHECK_OK(snd_exec_set(n.exec, n.in[0], x, SND_F64));
+    snd_exec_shift(n.exec, n.in[0], shift);
+    CHECK_OK(snd_exec_run(n.exec));
+    net_get(&n, n.y[0], stat);
+    net_destroy(&n);
+}
+
+// Sums of n in double agree to n roundings; a variance is a difference of two, of which twenty bits may be lost.
+static void check_light(const double *got, const double *whole, int n) {
+    for (int i = 0; i < SND_ST_COUNT; i++) {
+        const double tol = (i == SND_ST_VAR ? 0x1p20 : 1) * n * 0x1p-52;
+        switch (i) {
+        case SND_ST_Q:
+        case SND_ST_MEAN:
+        case SND_ST_VAR:
+            if (isfinite(whole[i]))
+                CHECK_CLOSE(got[i], whole[i], tol * fmax(fabs(whole[i]), i == SND_ST_MEAN ? 1 : 0));
+            else
+                assert_false(isfinite(got[i]));
+            break;
+        case SND_ST_NONFINITE:
+        case SND_ST_EXP: CHECK_SAME(got[i], whole[i]); break;
+        default: assert_true(isnan(got[i])); // nobody asked
+        }
+    }
+}
+
+// The light forms say of q, mean, var, of what is not finite and of the exponent what the whole one says, and no more: of
+// numbers around 0 and 1e4, far from one, and with a NaN and an Inf among them.
+static void light_statistics(void **state) {
+    (void)state;
+    enum { N = 40 * 65 };
+    for (int t = 0; t < 2; t++)
+        for (int c = 0; c < 4; c++) {
+            const snd_dtype type = t ? SND_F32 : SND_F64;
+            double x[N], whole[SND_ST_COUNT], first[SND_ST_COUNT], light[SND_ST_COUNT], q[SND_ST_COUNT];
+            fill_normal(x, N, 3);
+            for (int i = 0; i < N; i++) x[i] = c == 1 ? 1e4 + x[i] : x[i];
+            if (c == 3) x[77] = NAN, x[1000] = INFINITY;
+            run_stat(type, 1, 0, x, c == 2 ? 100 : 0, whole);
+            CHECK_SAME(whole[SND_ST_NONFINITE], c == 3 ? 2 : 0);
+            for (int threads = 1; threads <= 4; threads++) {
+                run_stat(type, threads, SND_SM_LIGHT, x, c == 2 ? 100 : 0, light);
+                check_light(light, whole, N);
+                if (threads == 1) memcpy(first, light, sizeof first);
+                assert_memory_equal(first, light, sizeof first);
+                run_stat(type, threads, SND_SM_ONLY_Q, x, c == 2 ? 100 : 0, q);
+                CHECK_SAME(q[SND_ST_NONFINITE], whole[SND_ST_NONFINITE]);
+                CHECK_SAME(q[SND_ST_EXP], whole[SND_ST_EXP]);
+                assert_true(c == 3 ? isnan(q[SND_ST_Q]) : fabs(q[SND_ST_Q] / whole[SND_ST_Q] - 1) <= N * 0x1p-52);
+            }
+        }
+}
+
 // ---- integrated weights against real ones ---------------------------------------------------------------------------
 
 // Mean and standard error of several statistics over seeds.
@@ -1398,6 +1457,7 @@ int main(void) {
         cmocka_unit_test(deep_nets_in_f32),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(statistics),
+        cmocka_unit_test(light_statistics),
         cmocka_unit_test(integrated_map),
         cmocka_unit_test(integrated_net),
         cmocka_unit_test(chains_draw_apart),

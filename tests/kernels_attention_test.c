@@ -121,11 +121,25 @@ static void run(int th, snd_dtype t, const snd_kattn *a, const setup *s, tensors
                             snd_k_attn_scratch(t, a, SND_KATTN_STATS)};
     for (int i = 0; i < 3; i++) {
         arr scratch = arr_make(SND_F64, (int64_t)(bytes[i] / sizeof(double)) + 1, 0);
-        if (i == 0) snd_k_attn_fwd(th, t, a, x->result[OUT].p, x->lse, scratch.p);
+        if (i == 0) snd_k_attn_fwd(th, t, a, x->result[OUT].p, x->lse, NULL, scratch.p);
         if (i == 1) snd_k_attn_bwd(th, t, a, &g, scratch.p);
         if (i == 2) snd_k_attn_stats(th, t, a, x->stats, scratch.p);
         arr_free(&scratch);
     }
+}
+
+// The forward pass that takes its statistics along gives what each of the two gives alone.
+static void run_with_stats(int th, snd_dtype t, const snd_kattn *a, const setup *s, const tensors *x) {
+    const int64_t rows = s->B * s->heads * s->Tq;
+    const size_t bytes = snd_k_attn_scratch(t, a, SND_KATTN_FWD);
+    arr scratch = arr_make(SND_F64, (int64_t)(bytes / sizeof(double)) + 1, 0), out = arr_make(t, x->result[OUT].n, 1),
+        lse = arr_make(SND_F64, rows, 0);
+    double stats[3];
+    snd_k_attn_fwd(th, t, a, out.p, lse.p, stats, scratch.p);
+    if (!same_bits(&out, &x->result[OUT])) fail_msg("%s: the result is another with statistics", s->what);
+    assert_memory_equal(lse.p, x->lse, (size_t)rows * sizeof(double));
+    for (int k = 0; k < 3; k++) CHECK_SAME(stats[k], x->stats[k]);
+    arr_free(&scratch), arr_free(&out), arr_free(&lse);
 }
 
 // ---- reference ------------------------------------------------------------------------------------------------------
@@ -253,6 +267,8 @@ static void plain_loops_agree(void **state) {
         EACH_ISA(isa) {
             run(2, t, &a, s, &x);
             check_all(t, s, &x, &w);
+            run_with_stats(1, t, &a, s, &x);
+            run_with_stats(3, t, &a, s, &x);
         }
         snd_k_limit_isa(SND_ISA_NONE);
         drop(&w);

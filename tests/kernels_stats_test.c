@@ -83,6 +83,67 @@ static void moments_match_their_definitions(void **state) {
     }
 }
 
+// Each sum has at most R D roundings of its own size; that about the row's mean once more D of them by the mean.
+static void row_sums_match_their_definitions(void **state) {
+    (void)state;
+    static const int64_t shapes[][2] = {{1, 1},   {1, 15}, {2, 16},  {2, 17},   {5, 33},
+                                        {3, 700}, {9, 64}, {40, 65}, {64, 768}, {300, 257}};
+    static const double offsets[] = {0, 1e3, 3e6};
+    EACH_TYPE(t) for (int c = 0; c < 10; c++) for (int o = 0; o < 3; o++) {
+        const int64_t R = shapes[c][0], D = shapes[c][1];
+        arr x = arr_draw(t, R * D, 1, "m", 1);
+        long double sum = 0, sq = 0, dev = 0, size = 0;
+        for (int64_t i = 0; i < R * D; i++) put(&x, i, offsets[o] + at(&x, i));
+        for (int64_t r = 0; r < R; r++) {
+            long double mean = 0;
+            for (int64_t j = 0; j < D; j++) mean += at(&x, r * D + j) / (long double)D;
+            for (int64_t j = 0; j < D; j++) {
+                const long double v = at(&x, r * D + j);
+                sum += v, sq += v * v, dev += (v - mean) * (v - mean), size += fabsl(v);
+            }
+        }
+        double first[3] = {0, 0, 0}, s[3];
+        EACH_ISA(isa) for (int th = 1; th <= 4; th++) {
+            snd_k_row_sums(th, t, R, D, x.p, s);
+            const double eps = DBL_EPSILON * (double)(R * D + 4);
+            assert_true(fabs(s[0] - (double)sum) <= eps * (double)size);
+            assert_true(fabs(s[1] - (double)sq) <= eps * (double)sq);
+            // twenty bits may go where the squares' sums are subtracted
+            if (!(fabs(s[2] - (double)dev) <= 0x1p20 * eps * (double)dev + 1e-300))
+                fail_msg("%d x %d about %g: %.17g, want %.17g", (int)R, (int)D, offsets[o], s[2], (double)dev);
+            if (isa == SND_ISA_BASE && th == 1) memcpy(first, s, sizeof s);
+            assert_memory_equal(first, s, sizeof s);
+        }
+        arr_free(&x);
+    }
+}
+
+// Small whole numbers in rows of a power of two are summed without rounding; what is not finite shows.
+static void row_sums_are_exact_where_they_can_be(void **state) {
+    (void)state;
+    EACH_ISA(isa) EACH_TYPE(t) {
+        const int64_t R = 130, D = 512;
+        arr x = arr_make(t, R * D, 3);
+        double want[3] = {0, 0, 0}, s[3];
+        for (int64_t i = 0; i < R * D; i++) { // half of a row is k + 2, the other half k - 2
+            const double v = (double)(i / D) + (i % 2 ? 2 : -2);
+            put(&x, i, v);
+            want[0] += v, want[1] += v * v, want[2] += 4;
+        }
+        snd_k_row_sums(2, t, R, D, x.p, s);
+        for (int k = 0; k < 3; k++) CHECK_SAME(s[k], want[k]);
+        for (int bad = 0; bad < 2; bad++) {
+            put(&x, 7 * D + 500, bad ? INFINITY : NAN);
+            snd_k_row_sums(2, t, R, D, x.p, s);
+            for (int k = 0; k < 3; k++) assert_true(!isfinite(s[k]));
+        }
+        arr_free(&x);
+    }
+    double none[3] = {1, 1, 1};
+    snd_k_row_sums(1, SND_F32, 0, 7, NULL, none);
+    for (int k = 0; k < 3; k++) CHECK_SAME(none[k], 0.0);
+}
+
 static void only_what_is_asked(void **state) {
     (void)state;
     arr x = arr_draw(SND_F32, 6 * 9, 0, "m", 1);
@@ -353,6 +414,8 @@ static void underflow_shares(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(moments_match_their_definitions, reset_hooks),
+        cmocka_unit_test(row_sums_match_their_definitions),
+        cmocka_unit_test(row_sums_are_exact_where_they_can_be),
         cmocka_unit_test(only_what_is_asked),
         cmocka_unit_test_teardown(hostile_values, reset_hooks),
         cmocka_unit_test_teardown(threads_and_isas_agree_bitwise, reset_hooks),

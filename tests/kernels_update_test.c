@@ -52,7 +52,7 @@ static void steps_of(snd_krule rule, snd_dtype t, int64_t n, int shift, int th) 
         char name[16];
         snprintf(name, sizeof name, "g%d", (int)k.step);
         arr g = arr_draw(t, n, 3, name, 1);
-        snd_k_update(th, t, &k, n, g.p, w.p, m.p, rule <= SND_KRULE_ADAM ? v.p : NULL);
+        snd_k_update(th, t, &k, n, g.p, w.p, m.p, rule <= SND_KRULE_ADAM ? v.p : NULL, NULL);
         for (int64_t i = 0; i < n; i++) reference(&k, at(&g, i), &rw[i], &rm[i], &rv[i]);
         arr_free(&g);
     }
@@ -82,7 +82,7 @@ static void updates_have_the_same_bits(void **state) {
                 g = arr_draw(t, n, 0, "g", 1);
             for (int64_t i = 0; i < n; i++) put(&v, i, fabs(at(&v, i)));
             const snd_kupdate k = {RULES[r], 0.1, 0.9, 0.99, 1e-6, 0.01, 0, 0.5, 7};
-            snd_k_update(th, t, &k, n, g.p, w.p, m.p, RULES[r] <= SND_KRULE_ADAM ? v.p : NULL);
+            snd_k_update(th, t, &k, n, g.p, w.p, m.p, RULES[r] <= SND_KRULE_ADAM ? v.p : NULL, NULL);
             if (!first.raw) first = arr_copy(&w, 0);
             assert_true(same_bits(&first, &w));
             arr_free(&w), arr_free(&m), arr_free(&v), arr_free(&g);
@@ -100,9 +100,80 @@ static void a_nan_reaches_its_own_weight_alone(void **state) {
         for (int64_t i = 0; i < n; i++) put(&v, i, 1);
         put(&g, 33, NAN);
         const snd_kupdate k = {RULES[r], 0.1, 0.9, 0.99, 1e-6, 0.01, 0, 1, 2};
-        snd_k_update(1, t, &k, n, g.p, w.p, m.p, RULES[r] <= SND_KRULE_ADAM ? v.p : NULL);
+        snd_k_update(1, t, &k, n, g.p, w.p, m.p, RULES[r] <= SND_KRULE_ADAM ? v.p : NULL, NULL);
         for (int64_t i = 0; i < n; i++) assert_int_equal(isnan(at(&w, i)) != 0, i == 33);
         arr_free(&w), arr_free(&m), arr_free(&v), arr_free(&g);
+    }
+}
+
+// One step with and without its sums, from the same start. w, m, v of the latter are in `plain`.
+typedef struct measured {
+    arr w, m, v, plain[3];
+    double sums[2];
+} measured;
+
+static measured step_measured(const snd_kupdate *k, int th, const arr *g, const arr *from, const arr *m) {
+    const bool second = k->rule <= SND_KRULE_ADAM;
+    const snd_dtype t = g->t;
+    const int64_t n = g->n;
+    measured s = {.w = arr_copy(from, 1), .m = arr_copy(m, 2), .v = arr_make(t, n, 3)};
+    for (int64_t i = 0; i < n; i++) put(&s.v, i, fabs(at(m, i)));
+    const arr *const all[] = {&s.w, &s.m, &s.v};
+    for (int i = 0; i < 3; i++) s.plain[i] = arr_copy(all[i], i);
+    snd_k_update(th, t, k, n, g->p, s.w.p, s.m.p, second ? s.v.p : NULL, s.sums);
+    snd_k_update(th, t, k, n, g->p, s.plain[0].p, s.plain[1].p, second ? s.plain[2].p : NULL, NULL);
+    return s;
+}
+
+static void measured_free(measured *s) {
+    arr_free(&s->w), arr_free(&s->m), arr_free(&s->v);
+    for (int i = 0; i < 3; i++) arr_free(&s->plain[i]);
+}
+
+// The step is that without sums; the weights' sum is that of snd_k_sumsq; that of the way has n additions, each rounded once.
+static void a_step_is_measured_without_changing_it(void **state) {
+    (void)state;
+    const int64_t sizes[] = {0, 1, 15, 16, 17, 511, 512, 513, 1040, 3 * 32768 + 77};
+    EACH_TYPE(t) for (int r = 0; r < N_RULES; r++) for (int c = 0; c < 10; c++) {
+        const int64_t n = sizes[c];
+        const snd_kupdate k = {RULES[r], 0.1, 0.9, 0.99, 1e-6, 0.01, 0, 0.5, 7};
+        arr from = arr_draw(t, n, 0, "w", 1), g = arr_draw(t, n, 2, "g", 1), m = arr_draw(t, n, 2, "m", 1);
+        double first[2] = {0, 0};
+        EACH_ISA(isa) for (int th = 1; th <= 4; th++) {
+            measured s = step_measured(&k, th, &g, &from, &m);
+            double way = 0;
+            for (int64_t i = 0; i < n; i++) way += (at(&s.w, i) - at(&from, i)) * (at(&s.w, i) - at(&from, i));
+            assert_true(same_bits(&s.w, &s.plain[0]) && same_bits(&s.m, &s.plain[1]) && same_bits(&s.v, &s.plain[2]));
+            CHECK_SAME(s.sums[0], snd_k_sumsq(1, t, n, s.w.p));
+            assert_true(fabs(s.sums[1] - way) <= 2 * (double)n * DBL_EPSILON * way);
+            if (isa == SND_ISA_BASE && th == 1) memcpy(first, s.sums, sizeof first);
+            assert_memory_equal(first, s.sums, sizeof first);
+            measured_free(&s);
+        }
+        arr_free(&from), arr_free(&g), arr_free(&m);
+    }
+}
+
+// w = i, g = 2i - 5 and lr = 1 give w = 5 - i after a step of 5 - 2i: every sum is exact. A NaN shows in both.
+static void sums_of_a_step_are_exact_where_they_can_be(void **state) {
+    (void)state;
+    EACH_ISA(isa) EACH_TYPE(t) for (int64_t n = 0; n < 5000; n = n < 40 ? n + 1 : n * 3) {
+        const snd_kupdate k = {.rule = SND_KRULE_SGD, .lr = 1, .scale = 1, .step = 1};
+        arr w = arr_make(t, n, 1), m = arr_make(t, n, 0), g = arr_make(t, n, 2);
+        double sums[2], now = 0, way = 0;
+        for (int64_t i = 0; i < n; i++) {
+            const double x = (double)(i % 29);
+            put(&w, i, x), put(&m, i, 0), put(&g, i, 2 * x - 5);
+            now += (5 - x) * (5 - x);
+            way += (5 - 2 * x) * (5 - 2 * x);
+        }
+        snd_k_update(2, t, &k, n, g.p, w.p, m.p, NULL, sums);
+        CHECK_SAME(sums[0], now);
+        CHECK_SAME(sums[1], way);
+        if (n) put(&g, n / 2, NAN);
+        snd_k_update(2, t, &k, n, g.p, w.p, m.p, NULL, sums);
+        assert_true(n == 0 || (isnan(sums[0]) && isnan(sums[1])));
+        arr_free(&w), arr_free(&m), arr_free(&g);
     }
 }
 
@@ -187,6 +258,8 @@ int main(void) {
         cmocka_unit_test(updates_follow_their_formulas),
         cmocka_unit_test(updates_have_the_same_bits),
         cmocka_unit_test(a_nan_reaches_its_own_weight_alone),
+        cmocka_unit_test(a_step_is_measured_without_changing_it),
+        cmocka_unit_test(sums_of_a_step_are_exact_where_they_can_be),
         cmocka_unit_test(sums_of_squares_are_exact_where_they_can_be),
         cmocka_unit_test(dropout_equals_its_definition),
         cmocka_unit_test(dropout_has_its_rate),

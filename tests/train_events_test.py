@@ -16,7 +16,7 @@ import tempfile
 BIN = os.environ["SONDE_BIN"]
 NAME = "events.out.tfevents.0.sonde"
 OF_STEP = ["loss", "lr", "grad_norm", "tokens_per_s"]
-OF_LAYER = ["rms", "grms", "update", "entropy"]
+OF_LAYER = ["rms", "mean", "var", "grms", "update", "entropy"]
 
 
 def check(ok, what):

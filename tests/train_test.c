@@ -1,7 +1,7 @@
 // Training: ten steps against an independent computation (tools/train_golden.py), and what must hold of any run: the same
 // bits for any number of threads and after a resume, the same gradient however a batch is parted, schedules without corners.
 // "train_test --dump CASE DIR" writes what the tool computes from: starting weights and batches.
-#include "train/train.h"
+#include "train/inner.h"
 
 #include "check.h"
 #include "tsv.h"
@@ -344,6 +344,153 @@ static void looks_are_right(void **state) {
     close_job(&j);
 }
 
+// ---- looks against plain sums -------------------------------------------------------------------------------------------------------
+
+// The batch of the step to come through a graph of its own, in which streams, sublayers' outputs and gradients are kept.
+typedef struct bare {
+    snd_net net;
+    const char *name[16];
+    snd_id x[16], g[16], call[16][4];
+    int n, n_calls[16];
+} bare;
+
+static void list_layers(bare *b) {
+    const snd_model *m = b->net.m;
+    int layer;
+    for (int i = 0; i < m->n_taps; i++) {
+        const size_t prefix = snd_layer_prefix(m->taps[i].name, &layer);
+        if (!prefix || strcmp(m->taps[i].name + prefix, "x")) continue;
+        b->name[b->n] = m->taps[i].name;
+        b->x[b->n++] = m->taps[i].v;
+    }
+    for (int i = 0; i < m->n_calls; i++)
+        for (int l = 0; l < b->n; l++) {
+            const size_t prefix = snd_layer_prefix(b->name[l], &layer);
+            if (!strncmp(b->name[l], m->calls[i].name, prefix)) b->call[l][b->n_calls[l]++] = m->calls[i].out;
+        }
+}
+
+static bare run_bare(snd_trainer *t) {
+    bare b = {0};
+    snd_id keep[128];
+    int k = 0;
+    CHECK_OK(snd_batches_get(t->batches, SND_SPLIT_TRAIN, t->step, 0, t->s.accumulate, &t->batch));
+    CHECK_OK(snd_net_model(t, t->batch.shape, SND_NET_TRAIN, &b.net.m));
+    snd_graph *g = b.net.m->g;
+    list_layers(&b);
+    b.net.loss = b.net.m->loss;
+    b.net.dloss = snd_g_input(g, "dloss", snd_g_value(g, b.net.loss)->shape, SND_DT_NONE);
+    snd_g_grad(g, &b.net.loss, &b.net.dloss, 1, b.x, b.n, b.g);
+    for (int l = 0; l < b.n; l++) {
+        keep[k++] = b.x[l];
+        if (b.g[l]) keep[k++] = b.g[l];
+        for (int c = 0; c < b.n_calls[l]; c++) keep[k++] = b.call[l][c];
+    }
+    CHECK_OK(snd_plan_make(t->arena, g, keep, k, &b.net.plan));
+    CHECK_OK(snd_exec_create(g, b.net.plan, &t->source, &(snd_exec_opts){.threads = 1}, &b.net.x));
+    const double share = (double)t->batch.asked / (double)t->batch.asked_all;
+    CHECK_OK(snd_net_run(t, &b.net, snd_trainer_step_seed(t), 0, share));
+    return b;
+}
+
+// Mean square, mean, and variance within rows of a value.
+static void plain_figures(const bare *b, snd_id v, double *q, double *mean, double *var) {
+    const snd_shape s = snd_g_value(b->net.m->g, v)->shape;
+    const int64_t n = snd_shape_size(s), D = s.dim[s.nd - 1];
+    double *x = calloc((size_t)n, sizeof *x);
+    assert_non_null(x);
+    CHECK_OK(snd_exec_get(b->net.x, v, x));
+    *q = *mean = *var = 0;
+    for (int64_t r = 0; r < n; r += D) {
+        double m = 0;
+        for (int64_t j = r; j < r + D; j++) m += x[j] / (double)D;
+        for (int64_t j = r; j < r + D; j++) {
+            *q += x[j] * x[j] / (double)n;
+            *mean += x[j] / (double)n;
+            *var += (x[j] - m) * (x[j] - m) / (double)n;
+        }
+    }
+    free(x);
+}
+
+// tol: that of the type where fusion rounds otherwise; sums are double in both.
+static void check_layer(const bare *b, int l, const snd_layer_state *s, double tol) {
+    double q, mean, var, unused[2], least = INFINITY, gq = NAN;
+    plain_figures(b, b->x[l], &q, &mean, &var);
+    if (b->g[l]) plain_figures(b, b->g[l], &gq, &unused[0], &unused[1]);
+    for (int c = 0; c < b->n_calls[l]; c++) {
+        double of;
+        plain_figures(b, b->call[l][c], &of, &unused[0], &unused[1]);
+        least = fmin(least, sqrt(of / q));
+    }
+    CHECK_REL(s->rms, sqrt(q), tol);
+    CHECK_CLOSE(s->mean, mean, tol * sqrt(q));
+    CHECK_REL(s->var, var, tol);
+    CHECK_REL(s->grms, sqrt(gq), tol);
+    if (b->n_calls[l])
+        CHECK_REL(s->write, least, tol);
+    else
+        assert_true(isnan(s->write));
+}
+
+// The weights of all layers as they are, one behind the other.
+static double *copy_weights(const snd_trainer *t, int64_t *n) {
+    *n = 0;
+    for (int i = 0; i < t->n_weights; i++) *n += t->weights[i].n;
+    double *all = calloc((size_t)*n, sizeof *all), *at = all;
+    assert_non_null(all);
+    for (int i = 0; i < t->n_weights; at += t->weights[i++].n)
+        snd_convert(t->weights[i].w, t->o.dtype, at, SND_F64, t->weights[i].n);
+    return all;
+}
+
+static void check_updates(const snd_trainer *t, const snd_step *s, const double *before, double tol) {
+    int64_t n;
+    double *after = copy_weights(t, &n);
+    for (int l = 0; l < s->n_layers; l++) {
+        double w = 0, u = 0, count = 0;
+        int64_t at = 0;
+        for (int i = 0; i < t->n_weights; at += t->weights[i++].n)
+            for (int64_t k = at; t->weights[i].layer == l && k < at + t->weights[i].n; k++) {
+                w += after[k] * after[k];
+                u += (after[k] - before[k]) * (after[k] - before[k]);
+                count++;
+            }
+        CHECK_REL(s->layers[l].wrms, sqrt(w / count), tol);
+        CHECK_REL(s->layers[l].update, sqrt(u / w), tol);
+    }
+    free(after);
+}
+
+static void check_looks(const golden_case *c, const char *const *train, snd_dtype type) {
+    job j = open_job(c, NULL, train);
+    snd_trainer *t = start(&j, type, 2);
+    for (int i = 0; i < 3; i++) {
+        int64_t n;
+        snd_step s;
+        double *before = copy_weights(t, &n);
+        bare b = run_bare(t);
+        CHECK_OK(snd_trainer_step(t, &s));
+        assert_int_equal(s.n_layers, b.n + 1);
+        for (int l = 0; l < b.n; l++) check_layer(&b, l, &s.layers[l], type == SND_F64 ? 1e-12 : 1e-5);
+        check_updates(t, &s, before, (double)n * 0x1p-52);
+        free(before);
+        snd_exec_destroy(b.net.x);
+    }
+    snd_trainer_destroy(t);
+    close_job(&j);
+}
+
+static void looks_equal_plain_sums(void **state) {
+    (void)state;
+    static const char *const ways[][3] = {{"monitor_every=1", "accumulate=1", NULL}, {"monitor_every=1", NULL}};
+    for (int i = 0; i < N_CASES; i++)
+        for (int w = 0; w < 2; w++) {
+            check_looks(&CASES[i], ways[w], SND_F64);
+            check_looks(&CASES[i], ways[w], SND_F32);
+        }
+}
+
 // Dropout's draws included: they belong to the examples, not to the parts. (Batch norm sees parts: it has no such law.)
 static void parts_change_no_gradient(void **state) {
     (void)state;
@@ -579,6 +726,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(threads_change_no_bit),
         cmocka_unit_test(watching_changes_no_bit),
         cmocka_unit_test(looks_are_right),
+        cmocka_unit_test(looks_equal_plain_sums),
         cmocka_unit_test(parts_change_no_gradient),
         cmocka_unit_test(dropout_acts_in_training_alone),
         cmocka_unit_test(a_resumed_run_goes_on_bit_for_bit),

@@ -170,7 +170,7 @@ sonde_status sonde_attention_forward(const sonde_attention *a, const void *q, co
     const snd_kattn call = attention_call(a, q, k, v);
     void *own, *work;
     SND_TRY(room(scratch, snd_k_attn_scratch(dtype(a->type), &call, SND_KATTN_FWD), &own, &work));
-    snd_k_attn_fwd(cores(a->threads), dtype(a->type), &call, out, lse, work);
+    snd_k_attn_fwd(cores(a->threads), dtype(a->type), &call, out, lse, NULL, work);
     snd_free(own);
     return SONDE_OK;
 }

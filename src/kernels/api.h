@@ -172,8 +172,8 @@ typedef enum snd_kattn_use { SND_KATTN_FWD, SND_KATTN_BWD, SND_KATTN_STATS } snd
 /// Bytes of scratch (64-byte aligned) of snd_k_attn_fwd and snd_k_attn_stats; of a, only the shape and whether r and
 /// bias are NULL count.
 size_t snd_k_attn_scratch(snd_dtype t, const snd_kattn *a, snd_kattn_use use);
-/// lse: [B, heads, Tq].
-void snd_k_attn_fwd(int th, snd_dtype t, const snd_kattn *a, void *out, double *lse, void *scratch);
+/// lse: [B, heads, Tq]. stats: NULL, or what snd_k_attn_stats gives, bit for bit, from the scores that are at hand.
+void snd_k_attn_fwd(int th, snd_dtype t, const snd_kattn *a, void *out, double *lse, double *stats, void *scratch);
 /// Gradients, each may be NULL; without the factor scale (dq, dk) or scale_r (dqr, dr), which the caller knows better.
 /// out and dout: [B, Tq, heads*hd], meant as out*fout and dout*fdout. dbias: like bias, in double.
 typedef struct snd_kattn_grads {
@@ -228,7 +228,10 @@ typedef struct snd_kupdate {
 } snd_kupdate;
 /// One step on n elements, in place in w, m and v (v: ADAMW and ADAM alone, else NULL). m and v start at zero. Factors are
 /// worked out in double and rounded once to t, the arithmetic is t's. A NaN in g, w, m or v makes that element of w NaN.
-void snd_k_update(int th, snd_dtype t, const snd_kupdate *k, int64_t n, const void *g, void *w, void *m, void *v);
+/// sums: NULL, or two sums of squares in double by the tree of snd_k_sumsq: of w afterwards, and of what it changed by, in
+/// the same pass and without a difference to w, m and v.
+void snd_k_update(int th, snd_dtype t, const snd_kupdate *k, int64_t n, const void *g, void *w, void *m, void *v,
+                  double *sums);
 /// Sum of squares in double; a fixed tree.
 double snd_k_sumsq(int th, snd_dtype t, int64_t n, const void *x);
 
@@ -245,6 +248,10 @@ typedef struct snd_kmoments {
 enum { SND_KM_BASIC = 1, SND_KM_BVAR = 2, SND_KM_COS = 4, SND_KM_FOURTH = 8, SND_KM_ALL = 15 };
 /// Rows are examples. cos from |sum_i x_i/|x_i||^2 in O(RD).
 void snd_k_moments(int th, snd_dtype t, int64_t R, int64_t D, const void *x, int what, snd_kmoments *out);
+/// out: sums over all elements of x, of x^2, and of (x - mean of its row)^2, in one pass: what a step that is watched can
+/// afford. Each is right to rounding of its own size: a row that hardly differs from its mean is looked at again while it is
+/// at hand. Any NaN or Inf shows in out[1].
+void snd_k_row_sums(int th, snd_dtype t, int64_t R, int64_t D, const void *x, double out[3]);
 // Of x [B, T, D], examples of tokens; NaN what was not asked for.
 typedef struct snd_ktokens {
     double cos, pearson;           // mean over pairs of the same position in different examples; NaN as above, B for R

@@ -58,7 +58,7 @@ typedef struct query_job {
     snd_kt_attn_fwd *fwd;
     snd_kt_attn_stats *stats;
     void *out;
-    double *lse, *part; // part: [tasks][3]
+    double *lse, *part; // part: [tasks][3]; NULL: no statistics
 } query_job;
 
 static int64_t query_tasks(const snd_kattn *a) {
@@ -72,24 +72,17 @@ static void query_task(void *ctx, int64_t i) {
     const int64_t nb = blocks(a), i0 = (nb - 1 - i % nb) * SND_ATTN_Q, n = least(a->Tq - i0, SND_ATTN_Q);
     const int64_t h = i / nb % a->heads, b = i / nb / a->heads;
     const int k = take_slot(&j->slots);
+    double *part = j->part ? j->part + 3 * i : NULL;
     if (j->fwd)
-        j->fwd(a, b, h, i0, n, slot_at(&j->slots, k), j->out, j->lse);
+        j->fwd(a, b, h, i0, n, slot_at(&j->slots, k), j->out, j->lse, part);
     else
-        j->stats(a, b, h, i0, n, slot_at(&j->slots, k), j->part + 3 * i);
+        j->stats(a, b, h, i0, n, slot_at(&j->slots, k), part);
     give_back(&j->slots, k);
 }
 
 size_t snd_k_attn_scratch(snd_dtype t, const snd_kattn *a, snd_kattn_use use) {
     const int64_t tasks = query_tasks(a), slot = up(SND_PICK(attn_slot, t)(a, use));
-    const int64_t part = use == SND_KATTN_STATS ? tasks * 3 * (int64_t)sizeof(double) : 0;
-    return (size_t)(slots_for(tasks) * slot + part);
-}
-
-void snd_k_attn_fwd(int th, snd_dtype t, const snd_kattn *a, void *out, double *lse, void *scratch) {
-    query_job j = {.a = a, .fwd = SND_PICK(attn_fwd, t), .out = out, .lse = lse};
-    j.slots.base = scratch;
-    j.slots.bytes = up(SND_PICK(attn_slot, t)(a, SND_KATTN_FWD));
-    snd_parallel(th < SLOTS ? th : SLOTS, query_tasks(a), query_task, &j);
+    return (size_t)(slots_for(tasks) * slot + tasks * 3 * (int64_t)sizeof(double));
 }
 
 // Rows that read more keys than so many: one alone has no entropy to speak of.
@@ -103,16 +96,10 @@ static int64_t rows_with(const snd_kattn *a, int64_t more_than) {
     return n * a->heads;
 }
 
-void snd_k_attn_stats(int th, snd_dtype t, const snd_kattn *a, double *out, void *scratch) {
-    query_job j = {.a = a, .stats = SND_PICK(attn_stats, t)};
-    const int64_t tasks = query_tasks(a);
-    j.slots.base = scratch;
-    j.slots.bytes = up(SND_PICK(attn_slot, t)(a, SND_KATTN_STATS));
-    j.part = (double *)(j.slots.base + slots_for(tasks) * j.slots.bytes);
-    snd_parallel(th < SLOTS ? th : SLOTS, tasks, query_task, &j);
+static void gather_stats(const snd_kattn *a, const double *part, double *out) {
     double sum[2] = {0, 0}, top = -INFINITY;
-    for (int64_t i = 0; i < tasks; i++) {
-        const double *p = j.part + 3 * i;
+    for (int64_t i = 0; i < query_tasks(a); i++) {
+        const double *p = part + 3 * i;
         sum[0] += p[0];
         sum[1] += p[1];
         if (isnan(p[2]) || p[2] > top) top = isnan(top) ? top : p[2];
@@ -120,6 +107,26 @@ void snd_k_attn_stats(int th, snd_dtype t, const snd_kattn *a, double *out, void
     out[0] = sum[0] / (double)rows_with(a, 0);
     out[1] = top;
     out[2] = sum[1] / (double)rows_with(a, 1);
+}
+
+// Runs the tasks; stats: NULL, or where what they found of the weights goes.
+static void run_queries(int th, snd_dtype t, query_job *j, snd_kattn_use use, double *stats, void *scratch) {
+    const int64_t tasks = query_tasks(j->a);
+    j->slots.base = scratch;
+    j->slots.bytes = up(SND_PICK(attn_slot, t)(j->a, use));
+    if (stats) j->part = (double *)(j->slots.base + slots_for(tasks) * j->slots.bytes);
+    snd_parallel(th < SLOTS ? th : SLOTS, tasks, query_task, j);
+    if (stats) gather_stats(j->a, j->part, stats);
+}
+
+void snd_k_attn_fwd(int th, snd_dtype t, const snd_kattn *a, void *out, double *lse, double *stats, void *scratch) {
+    query_job j = {.a = a, .fwd = SND_PICK(attn_fwd, t), .out = out, .lse = lse};
+    run_queries(th, t, &j, SND_KATTN_FWD, stats, scratch);
+}
+
+void snd_k_attn_stats(int th, snd_dtype t, const snd_kattn *a, double *out, void *scratch) {
+    query_job j = {.a = a, .stats = SND_PICK(attn_stats, t)};
+    run_queries(th, t, &j, SND_KATTN_STATS, out, scratch);
 }
 
 // ---- backward -------------------------------------------------------------------------------------------------------

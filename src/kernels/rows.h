@@ -78,6 +78,8 @@ typedef snd_kt_fill_normal snd_kt_fill_trunc;
 typedef void snd_kt_fill_uniform(snd_key key, uint64_t first, int64_t n, double lo, double hi, void *out);
 typedef void snd_kt_fill_const(int64_t n, double a, void *out);
 typedef void snd_kt_moments(int64_t r0, int64_t r1, int64_t D, const void *x, snd_momsum *out);
+/// out[3] as in snd_k_row_sums, of rows r0..r1-1.
+typedef void snd_kt_row_sums(int64_t r0, int64_t r1, int64_t D, const void *x, double *out);
 /// Sums over columns j0..j1-1 of the biased variance over rows and, in *mean_sq, of the squared mean over rows.
 typedef double snd_kt_bvar(int64_t R, int64_t D, int64_t j0, int64_t j1, const void *x, double *mean_sq);
 /// Per row (ld elements apart): mean, 1/|x| and 1/|x - mean| (0 where the norm is 0).
@@ -126,8 +128,9 @@ snd_dropspec snd_drop_at(snd_key key, double rate);
 /// Bytes of the working memory of one task.
 typedef int64_t snd_kt_attn_slot(const snd_kattn *a, snd_kattn_use use);
 /// Queries i0 .. i0+n-1 (n <= SND_ATTN_Q) of head h in example b.
+/// stats: NULL, or [3] as snd_kt_attn_stats gives them.
 typedef void snd_kt_attn_fwd(const snd_kattn *a, int64_t b, int64_t h, int64_t i0, int64_t n, void *slot, void *out,
-                             double *lse);
+                             double *lse, double *stats);
 /// The same for keys j0 .. j1-1: adds to g's dk, dv, dr, dbias; the queries' rows of dq and dqr are set by the call with
 /// the first key that they read, and added to by later ones.
 typedef void snd_kt_attn_bwd(const snd_kattn *a, const snd_kattn_grads *g, int64_t b, int64_t h, int64_t i0, int64_t n,
@@ -162,7 +165,8 @@ typedef struct snd_updatespec {
     snd_krule rule;
     double lr, beta1, beta2, rest1, rest2, eps, decay, toward, scale, shrink, step, unbias;
 } snd_updatespec;
-typedef void snd_kt_update(const snd_updatespec *u, int64_t n, const void *g, void *w, void *m, void *v);
+/// sums: NULL, or [2], see snd_k_update.
+typedef void snd_kt_update(const snd_updatespec *u, int64_t n, const void *g, void *w, void *m, void *v, double *sums);
 typedef double snd_kt_sumsq(int64_t n, const void *x);
 
 /// Elements i0 .. i1-1 of the arrays; the largest absolute value of y.

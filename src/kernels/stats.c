@@ -9,6 +9,7 @@ typedef struct stat_job {
     size_t size;
     const void *x, *y;
     snd_kt_moments *moments;
+    snd_kt_row_sums *row_sums;
     snd_kt_bvar *bvar;
     snd_kt_row_norms *norms;
     snd_kt_unit_cols *unit;
@@ -16,6 +17,7 @@ typedef struct stat_job {
     snd_kt_count_below *below;
     double limit;
     snd_momsum sum[SND_MAX_TASKS];
+    double rows[SND_MAX_TASKS][3];
     double a[SND_MAX_TASKS], b[SND_MAX_TASKS];
 } stat_job;
 
@@ -49,6 +51,22 @@ static void basic(int th, stat_job *j, snd_kmoments *o) {
         o->nonfinite += s->nonfinite;
     }
     if (isinf(o->absmin)) o->absmin = 0;
+}
+
+static void row_sums_task(void *ctx, int64_t i) {
+    stat_job *j = ctx;
+    j->row_sums(snd_cut_begin(&j->cut, i), snd_cut_end(&j->cut, i), j->D, j->x, j->rows[i]);
+}
+
+void snd_k_row_sums(int th, snd_dtype t, int64_t R, int64_t D, const void *x, double out[3]) {
+    out[0] = out[1] = out[2] = 0;
+    if (R <= 0 || D <= 0) return;
+    stat_job j = {.D = D, .cut = snd_cut_rows(R, D), .x = x, .row_sums = SND_PICK(row_sums, t)};
+    snd_parallel(th, j.cut.tasks, row_sums_task, &j);
+    for (int k = 0; k < 3; k++) {
+        for (int64_t i = 0; i < j.cut.tasks; i++) j.a[i] = j.rows[i][k];
+        out[k] = snd_tree_sum(j.a, j.cut.tasks);
+    }
 }
 
 // Columns in at most SND_MAX_TASKS tasks, each of whole blocks.

@@ -13,14 +13,15 @@ typedef struct update_job {
     size_t size;
     const void *g;
     void *w, *m, *v;
-    double part[SND_MAX_TASKS];
+    bool sums;
+    double part[SND_MAX_TASKS], sum[SND_MAX_TASKS][2];
 } update_job;
 
 static void update_task(void *ctx, int64_t i) {
-    const update_job *j = ctx;
+    update_job *j = ctx;
     const int64_t i0 = snd_cut_begin(&j->cut, i);
     j->fn(&j->u, snd_cut_end(&j->cut, i) - i0, snd_at(j->g, i0, j->size), snd_at_mut(j->w, i0, j->size),
-          snd_at_mut(j->m, i0, j->size), snd_at_mut(j->v, i0, j->size));
+          snd_at_mut(j->m, i0, j->size), snd_at_mut(j->v, i0, j->size), j->sums ? j->sum[i] : NULL);
 }
 
 // 1 - beta^step without cancellation.
@@ -28,7 +29,14 @@ static double unbias(double beta, int64_t step) {
     return beta > 0 ? -expm1((double)step * log(beta)) : 1;
 }
 
-void snd_k_update(int th, snd_dtype t, const snd_kupdate *k, int64_t n, const void *g, void *w, void *m, void *v) {
+static double tree_of(update_job *j, int which) {
+    for (int64_t i = 0; i < j->cut.tasks; i++) j->part[i] = j->sum[i][which];
+    return snd_tree_sum(j->part, j->cut.tasks);
+}
+
+void snd_k_update(int th, snd_dtype t, const snd_kupdate *k, int64_t n, const void *g, void *w, void *m, void *v,
+                  double *sums) {
+    if (sums) sums[0] = sums[1] = 0;
     if (n <= 0) return;
     update_job j = {.fn = SND_PICK(update, t),
                     .u = {.rule = k->rule,
@@ -49,8 +57,10 @@ void snd_k_update(int th, snd_dtype t, const snd_kupdate *k, int64_t n, const vo
                     .g = g,
                     .w = w,
                     .m = m,
-                    .v = v};
+                    .v = v,
+                    .sums = sums != NULL};
     snd_parallel(th, j.cut.tasks, update_task, &j);
+    for (int i = 0; sums && i < 2; i++) sums[i] = tree_of(&j, i);
 }
 
 static void sumsq_task(void *ctx, int64_t i) {

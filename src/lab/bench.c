@@ -171,7 +171,7 @@ static snd_kattn_grads attention_grads(const job *j, desk *d) {
 static void attention(const job *j, desk *d) {
     const snd_kattn a = attention_call(j, d);
     const snd_kattn_grads g = attention_grads(j, d);
-    snd_k_attn_fwd(d->threads, j->t, &a, part(j, d->x, 3), d->m, d->work);
+    snd_k_attn_fwd(d->threads, j->t, &a, part(j, d->x, 3), d->m, NULL, d->work);
     snd_k_attn_bwd(d->threads, j->t, &a, &g, d->work);
 }
 

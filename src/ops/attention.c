@@ -1,7 +1,8 @@
 // Attention, its backward, and statistics of its weights (ops.h has the formulas; kernels/attention.inc the loops).
-//   attention        in: q, k, v, table, qr, r, positions, lengths. out: out, lse [B, heads, Tq] f64, of the true scores
+//   attention        in: q, k, v, table, qr, r, positions, lengths. out: out, lse [B, heads, Tq] f64, of the true scores;
+//                    where they were fused, the statistics
 //   attention_bwd    in: dy, q, k, v, table, qr, r, out, lse, lengths.  out: the wanted ones of dq, dk, dv, dtable, dqr, dr
-//   attention_stats  in: q, k, v, table, qr, r, 0, lengths.        out: [SND_AS_COUNT] f64
+//   attention_stats  in: q, k, v, table, qr, r, the attention's out or 0 (it is not read), lengths.  out: [SND_AS_COUNT] f64
 //   i = heads, kv_heads, causal, window, past, bias, max_distance, wanted (backward);  f = scale, softcap, dropout, site
 // Position biases depend on the distance from query to key alone: the kernels read them from a table by distance.
 // Exponents: operands far from one are read times a power of two; then scores are q'.k' scale 2^(eq + ek) in true value,
@@ -17,6 +18,7 @@ enum { F_SCALE, F_SOFTCAP, F_DROP, F_SITE };
 enum { Q, K, V, TABLE, QR, R, OPERANDS }; // inputs; backward has dy in front, out and lse behind
 enum { POSITIONS = OPERANDS, LENGTHS };   // forward alone, where there are any
 enum { BACK_LENGTHS = OPERANDS + 3, BACK_INPUTS };
+enum { STATS = 2 }; // output of the fused forward op
 
 // Where the first query stands.
 static int64_t past_of(const snd_oprun *r) {
@@ -300,6 +302,14 @@ static snd_kattn shape_of(const snd_graph *g, const snd_attr *a, const snd_id *i
                        .bias = biased(a) ? &there : NULL};
 }
 
+static void put_stats(const snd_oprun *r, int k_out, const snd_kattn *s, const exponents *e, const double *k) {
+    double *out = snd_out(r, k_out)->p;
+    out[SND_AS_ENTROPY] = k[0];
+    out[SND_AS_MAXLOGIT] = s->softcap > 0 ? k[1] : k[1] * e->lost;
+    out[SND_AS_SHARE] = k[2];
+    *snd_out(r, k_out) = (snd_rv){.p = out, .e = 0, .amax = -1};
+}
+
 // ---- forward --------------------------------------------------------------------------------------------------------
 
 static size_t forward_scratch(const snd_graph *g, const snd_node *n) {
@@ -313,8 +323,11 @@ static void forward_run(snd_oprun *r) {
     exponents e;
     if (m.bias) fill_bias(r, TABLE, &m, scratch);
     const snd_kattn s = operands(r, Q, m.bias ? scratch : NULL, &e);
-    snd_k_attn_fwd(r->threads, r->t, &s, snd_out(r, 0)->p, snd_out(r, 1)->p, scratch + m.bias);
+    const bool stats = r->n->n_out > STATS;
+    double k[3];
+    snd_k_attn_fwd(r->threads, r->t, &s, snd_out(r, 0)->p, snd_out(r, 1)->p, stats ? k : NULL, scratch + m.bias);
     snd_out_done(r, 0, e.v, -1);
+    if (stats) put_stats(r, STATS, &s, &e, k);
 }
 
 static void forward_grad(snd_graph *g, const snd_node *n, const snd_id *dout, const bool *need, snd_id *din) {
@@ -559,12 +572,9 @@ static void stats_run(snd_oprun *r) {
     exponents e;
     if (m.bias) fill_bias(r, TABLE, &m, scratch);
     const snd_kattn s = operands(r, Q, m.bias ? scratch : NULL, &e);
-    double *out = snd_out(r, 0)->p, k[3];
+    double k[3];
     snd_k_attn_stats(r->threads, r->t, &s, k, scratch + m.bias);
-    out[SND_AS_ENTROPY] = k[0];
-    out[SND_AS_MAXLOGIT] = s.softcap > 0 ? k[1] : k[1] * e.lost;
-    out[SND_AS_SHARE] = k[2];
-    *snd_out(r, 0) = (snd_rv){.p = out, .e = 0, .amax = -1};
+    put_stats(r, 0, &s, &e, k);
 }
 
 static void stats_cost(const snd_graph *g, const snd_node *n, double *flops, double *bytes) {
@@ -586,6 +596,6 @@ snd_id snd_g_attention_stats_of(snd_graph *g, int32_t node) {
     snd_id in[LENGTHS + 1]; // copies: the graph moves its nodes as it grows
     const snd_attr attr = snd_g_node(g, node)->attr;
     memcpy(in, snd_g_node(g, node)->in, sizeof in);
-    in[POSITIONS] = 0;
+    in[POSITIONS] = in[POSITIONS] ? 0 : snd_g_node(g, node)->out[0]; // by which fusion knows it
     return snd_g_op(g, SND_OP_ATTENTION_STATS, in, LENGTHS + 1, &attr, NULL);
 }

@@ -159,6 +159,25 @@ static void relu_batch_bwd_merge(const snd_graph *g, const snd_node *first, cons
     fused->n_out = second->n_out;
 }
 
+// ---- attention followed by the statistics of its weights ---------------------------------------------------------------
+
+// They name the attention that they belong to where it would have positions.
+static bool attention_stat_fits(const snd_graph *g, const snd_node *first, const snd_node *second, int port) {
+    (void)g;
+    return port == 6 && !first->in[port] && second->n_in == first->n_in && first->n_out == 2;
+}
+
+static void attention_stat_merge(const snd_graph *g, const snd_node *first, const snd_node *second, int port,
+                                 snd_node *fused) {
+    (void)g;
+    (void)port;
+    memcpy(fused->in, first->in, (size_t)first->n_in * sizeof *fused->in);
+    fused->n_in = first->n_in;
+    fused->attr = first->attr;
+    memcpy(fused->out, (snd_id[]){first->out[0], first->out[1], second->out[0]}, 3 * sizeof(snd_id));
+    fused->n_out = 3;
+}
+
 // ---- the gradient of a table added to another one --------------------------------------------------------------------
 
 static bool table_sum_fits(const snd_graph *g, const snd_node *first, const snd_node *second, int port) {

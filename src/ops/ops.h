@@ -166,7 +166,9 @@ enum {
 enum {
     SND_SM_BVAR = 1, SND_SM_COS = 2, SND_SM_KURT = 4, SND_SM_ROWCOS = 8 /* needs w */, SND_SM_RANK = 16, SND_SM_UNDER = 32,
     SND_SM_TOKCOS = 64 /* tokcos, tokpearson */, SND_SM_SPLIT = 128 /* tokmean, tokdev: q of the token means and of what differs from them */,
-    SND_SM_ONLY_Q = 256 /* q, nonfinite and exp are all that is wanted; the rest may be NAN */
+    // The cheapest there is, without others beside them: q, nonfinite and exp are all that is wanted, the rest may be NAN; the
+    // same with mean and var.
+    SND_SM_ONLY_Q = 256, SND_SM_LIGHT = 512
 };
 /// q, mean, var, absmax, at, absmin, nonfinite always; more by mask. w: 0 or a value of v's shape. Of a parameter, and of
 /// a gradient that is reduced as it appears, nothing by mask and no var. Rows of v [B, T, d] are the tokens of B examples,

@@ -135,6 +135,26 @@ static void put_tokens(const snd_oprun *r, snd_shape shape, int mask, double *s)
     s[SND_ST_TOKDEV] = k.dev_sq;
 }
 
+// Sums alone, in one pass. Numbers that are not finite are counted where there are any; finite ones of a buffer have squares
+// that a double holds.
+static void run_light(const snd_run *r, int64_t R, int64_t D, bool only_q) {
+    const snd_rv *v = snd_in(r, 0);
+    const double n = (double)R * (double)D;
+    double *s = clear(r), sums[3] = {NAN, 0, NAN};
+    snd_kmoments m = {0};
+    if (only_q)
+        sums[1] = snd_k_sumsq(r->threads, r->t, R * D, v->p);
+    else
+        snd_k_row_sums(r->threads, r->t, R, D, v->p, sums);
+    if (!isfinite(sums[1])) snd_k_moments(r->threads, r->t, R, D, v->p, SND_KM_BASIC, &m);
+    s[SND_ST_Q] = sums[1] / n;
+    s[SND_ST_MEAN] = sums[0] / n;
+    s[SND_ST_VAR] = sums[2] / n;
+    s[SND_ST_NONFINITE] = (double)m.nonfinite;
+    s[SND_ST_EXP] = v->e;
+    *snd_out(r, 0) = (snd_rv){.p = s, .e = 0, .amax = -1};
+}
+
 static void run(snd_run *r) {
     int64_t R, D;
     snd_rows(snd_in_shape(r, 0), &R, &D);
@@ -143,6 +163,10 @@ static void run(snd_run *r) {
         return;
     }
     const int mask = (int)r->n->attr.i[0];
+    if (mask & (SND_SM_ONLY_Q | SND_SM_LIGHT)) {
+        run_light(r, R, D, mask & SND_SM_ONLY_Q);
+        return;
+    }
     const snd_rv *v = snd_in(r, 0), *w = snd_in(r, 1);
     double *s = clear(r);
     const snd_shape shape = snd_in_shape(r, 0);

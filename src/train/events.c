@@ -85,6 +85,8 @@ void snd_events_step(snd_buf *b, double t_sec, const snd_step *s) {
     for (int i = 0; s->layers && i < s->n_layers; i++) {
         const snd_layer_state *l = &s->layers[i];
         put_of_layer(&sum, "rms", l->name, l->rms);
+        put_of_layer(&sum, "mean", l->name, l->mean);
+        put_of_layer(&sum, "var", l->name, l->var);
         put_of_layer(&sum, "grms", l->name, l->grms);
         put_of_layer(&sum, "update", l->name, l->update);
         put_of_layer(&sum, "entropy", l->name, l->entropy);

@@ -28,8 +28,6 @@ typedef struct snd_net {
     snd_look *looks; int n_looks;      // of a net that watches
 } snd_net;
 
-enum { SND_PIECE = 1 << 18 };      // elements of a tensor that are looked at together
-
 // One learned tensor: what a step moves. Pointers into the slabs.
 typedef struct snd_weight {
     int param;
@@ -50,9 +48,8 @@ struct snd_trainer {
     snd_batches *batches;
     snd_batch batch;
     snd_trainer_opts o;
-    snd_net *nets, *evals, *watches; int n_nets;   // by shape; without what training adds; with statistics (NULL: never)
+    snd_net *nets, *evals, *watches; int n_nets;   // by shape; without what training adds; with statistics (NULL: never; nets: at each step)
     snd_layer_state *layers; int n_layers;
-    char *piece;                           // room for a piece of a tensor, of steps that watch
     void *slab; size_t slab_bytes;         // of values; the nets take turns
     snd_source source;                     // holds the parameters
     snd_weight *weights; int n_weights;

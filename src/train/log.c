@@ -56,7 +56,8 @@ static const struct field {
 } FIELDS[] = {
 #define FIELD(name)                                                                                                    \
     { #name, offsetof(snd_layer_state, name) }
-    FIELD(rms), FIELD(grms), FIELD(write), FIELD(entropy), FIELD(wrms), FIELD(wgrms), FIELD(update),
+    FIELD(rms),     FIELD(mean), FIELD(var),   FIELD(grms),   FIELD(write),
+    FIELD(entropy), FIELD(wrms), FIELD(wgrms), FIELD(update),
 #undef FIELD
 };
 enum { N_FIELDS = sizeof FIELDS / sizeof *FIELDS };

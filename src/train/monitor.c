@@ -44,7 +44,7 @@ static void add_call(snd_net *n, const snd_call *c) {
 
 sonde_status snd_looks_make(snd_trainer *t, snd_net *n) {
     SND_TRY(find_layers(t, n));
-    for (int i = 0; i < n->n_looks; i++) n->looks[i].q = snd_g_stat(n->m->g, n->looks[i].x, 0, SND_SM_ONLY_Q);
+    for (int i = 0; i < n->n_looks; i++) n->looks[i].q = snd_g_stat(n->m->g, n->looks[i].x, 0, SND_SM_LIGHT);
     for (int i = 0; i < n->m->n_calls; i++) add_call(n, &n->m->calls[i]);
     return snd_graph_status(n->m->g);
 }
@@ -53,8 +53,6 @@ sonde_status snd_looks_make(snd_trainer *t, snd_net *n) {
 
 sonde_status snd_layers_make(snd_trainer *t) {
     const snd_net *n = &t->watches[0];
-    t->piece = snd_malloc(SND_PIECE * snd_dtype_size(t->o.dtype));
-    if (!t->piece) return SONDE_ENOMEM;
     t->n_layers = n->n_looks + 1;
     SND_NEW(t->arena, t->layers, t->n_layers);
     for (int i = 0; i < n->n_looks; i++) {
@@ -69,11 +67,15 @@ sonde_status snd_layers_make(snd_trainer *t) {
     return SONDE_OK;
 }
 
-// Mean square by a statistics node; NaN: there is none, or a number was not finite.
-static double mean_square(const snd_net *n, snd_id stat) {
+// A figure by a statistics node, of dimension value^power; NaN: there is none, or a number was not finite.
+static double figure(const snd_net *n, snd_id stat, int which, int power) {
     const double *s = stat ? snd_exec_raw(n->x, stat, NULL) : NULL;
     if (!s || s[SND_ST_NONFINITE] > 0) return NAN;
-    return ldexp(s[SND_ST_Q], 2 * (int)s[SND_ST_EXP]);
+    return ldexp(s[which], power * (int)s[SND_ST_EXP]);
+}
+
+static double mean_square(const snd_net *n, snd_id stat) {
+    return figure(n, stat, SND_ST_Q, 2);
 }
 
 static double smaller(double a, double b) {
@@ -86,6 +88,8 @@ void snd_layers_read(snd_trainer *t, const snd_net *n) {
         snd_layer_state *s = &t->layers[i];
         const double q = mean_square(n, l->q);
         s->rms = sqrt(q);
+        s->mean = figure(n, l->q, SND_ST_MEAN, 1);
+        s->var = figure(n, l->q, SND_ST_VAR, 2);
         s->grms = sqrt(mean_square(n, l->gq));
         s->write = s->entropy = NAN;
         for (int c = 0; c < l->n_calls; c++) s->write = smaller(s->write, sqrt(mean_square(n, l->call[c]) / q));
@@ -95,7 +99,7 @@ void snd_layers_read(snd_trainer *t, const snd_net *n) {
         }
     }
     snd_layer_state *rest = &t->layers[n->n_looks];
-    rest->rms = rest->grms = rest->write = rest->entropy = NAN;
+    rest->rms = rest->mean = rest->var = rest->grms = rest->write = rest->entropy = NAN;
 }
 
 void snd_layers_weigh(snd_trainer *t) {

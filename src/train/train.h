@@ -64,6 +64,7 @@ typedef struct snd_trainer_opts {
 typedef struct snd_layer_state {
     const char *name;          // "layers.3", "decoder.layers.0"; "" for what stands outside layers
     double rms, grms;          // of the stream at its end, and of the loss's gradient by it
+    double mean, var;          // of that stream: over all, and over the features within a row
     double write;              // smallest of its sublayers' outputs, against the stream
     double entropy;            // smallest mean entropy of its attentions, over the logarithm of the keys read
     double wrms, wgrms, update;    // of its weights' entries, of their gradients'; |update| / |weights|

@@ -43,14 +43,16 @@ static sonde_status make_nets(snd_trainer *t) {
     t->n_nets = snd_batches_shapes(t->batches, &shapes);
     SND_NEW(t->arena, t->nets, t->n_nets);
     SND_NEW(t->arena, t->evals, t->n_nets);
-    if (t->s.monitor_every > 0) SND_NEW(t->arena, t->watches, t->n_nets);
+    const bool always = t->s.monitor_every == 1 && t->s.accumulate == 1; // then no other step is made
+    if (t->s.monitor_every > 0 && !always) SND_NEW(t->arena, t->watches, t->n_nets);
     for (int i = 0; i < t->n_nets; i++) {
         snd_batch_shape part = shapes[i];
         part.rows /= t->s.accumulate;
-        SND_TRY(make_net(t, part, SND_NET_TRAIN, &t->nets[i]));
+        SND_TRY(make_net(t, part, always ? SND_NET_WATCH : SND_NET_TRAIN, &t->nets[i]));
         SND_TRY(make_net(t, part, SND_NET_EVAL, &t->evals[i]));
         if (t->watches) SND_TRY(make_net(t, part, SND_NET_WATCH, &t->watches[i]));
     }
+    if (always) t->watches = t->nets;
     return SONDE_OK;
 }
 
@@ -61,7 +63,7 @@ static sonde_status start_nets(snd_trainer *t) {
     for (int i = 0; i < t->n_nets; i++) {
         SND_TRY(snd_net_start(t, &t->nets[i]));
         SND_TRY(snd_net_start(t, &t->evals[i]));
-        if (t->watches) SND_TRY(snd_net_start(t, &t->watches[i]));
+        if (t->watches && t->watches != t->nets) SND_TRY(snd_net_start(t, &t->watches[i]));
     }
     return SONDE_OK;
 }
@@ -101,14 +103,13 @@ void snd_trainer_destroy(snd_trainer *t) {
     for (int i = 0; i < t->n_nets && t->nets && t->evals; i++) {
         snd_exec_destroy(t->nets[i].x);
         snd_exec_destroy(t->evals[i].x);
-        if (t->watches) snd_exec_destroy(t->watches[i].x);
+        if (t->watches && t->watches != t->nets) snd_exec_destroy(t->watches[i].x);
     }
     snd_source_close(&t->source);
     snd_free(t->moments);
     snd_free(t->average);
     snd_free(t->sums);
     snd_free(t->slab);
-    snd_free(t->piece);
     snd_batch_free(&t->batch);
     snd_batches_close(t->batches);
     snd_arena_destroy(t->arena);
@@ -158,7 +159,7 @@ static sonde_status gradients(snd_trainer *t, bool watch, snd_net **net, double 
     *loss = 0;
     for (int64_t part = 0; part < t->s.accumulate; part++) {
         double share = 0;
-        SND_TRY(run_part(t, part, watch, net, &share));
+        SND_TRY(run_part(t, part, watch && first, net, &share));
         if (share == 0) continue;
         *loss += share * snd_net_loss(*net);
         if (watch && first) snd_layers_read(t, *net); // of the first part

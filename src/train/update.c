@@ -125,22 +125,6 @@ double snd_weights_norm(snd_trainer *t, const snd_net *n) {
     return sqrt(sum);
 }
 
-// A step of one weight in pieces, each kept beside for a moment, so that its way can be measured. The bits are the same.
-static void update_watched(const snd_trainer *t, snd_weight *w, const snd_kupdate *k, const char *g) {
-    const size_t size = snd_dtype_size(t->o.dtype);
-    char *at[3] = {w->w, w->m, w->v};
-    w->wsq = w->usq = 0;
-    for (int64_t i = 0; i < w->n; i += SND_PIECE) {
-        const int64_t n = w->n - i < SND_PIECE ? w->n - i : SND_PIECE;
-        const size_t from = (size_t)i * size;
-        memcpy(t->piece, at[0] + from, (size_t)n * size);
-        snd_k_update(t->o.threads, t->o.dtype, k, n, g + from, at[0] + from, at[1] + from, at[2] ? at[2] + from : NULL);
-        w->wsq += snd_k_sumsq(t->o.threads, t->o.dtype, n, at[0] + from);
-        add(t, n, 1, at[0] + from, -1, t->piece);
-        w->usq += snd_k_sumsq(t->o.threads, t->o.dtype, n, t->piece);
-    }
-}
-
 void snd_weights_update(snd_trainer *t, const snd_net *n, double lr, double scale, bool watch) {
     snd_kupdate k = {.rule = t->opt->rule,
                      .lr = lr,
@@ -150,15 +134,16 @@ void snd_weights_update(snd_trainer *t, const snd_net *n, double lr, double scal
                      .step = t->step + 1};
     for (int i = 0; i < t->n_weights; i++) {
         snd_weight *w = &t->weights[i];
-        double factor;
+        double factor, sums[2];
         const void *g = gradient(n, w, &factor);
         k.decay = w->decay;
         k.toward = w->toward;
         k.scale = scale * factor;
-        if (watch)
-            update_watched(t, w, &k, g);
-        else
-            snd_k_update(t->o.threads, t->o.dtype, &k, w->n, g, w->w, w->m, w->v);
+        snd_k_update(t->o.threads, t->o.dtype, &k, w->n, g, w->w, w->m, w->v, watch ? sums : NULL);
+        if (watch) {
+            w->wsq = sums[0];
+            w->usq = sums[1];
+        }
         if (w->ema) add(t, w->n, 1 - t->s.ema, w->w, t->s.ema, w->ema);
     }
 }
