@@ -41,6 +41,14 @@ done
 try 2 wirigns; err "did you mean wirings?"; no_out
 try 0 measure pre layers=2 width=8 --seeds 2 --bands none --timings --json -q; out '"seconds": {"draw": ['
 try 0 measure pre layers=2 width=8 --seeds 2 --bands none --timings; err "s to draw its weights"
+small="layers=2 width=32 heads=2 vocab=500 context=64"
+try 0 describe gpt2 $small --plan --batch 4 --recompute layers; out "4 sequences of 64 tokens, f32, adamw"; out "* layers"
+try 0 describe gpt2 $small --plan --batch 4 --tokens 16 --accumulate 2 --ema 0.9 --dtype f64; out "f64 in 2 parts"; out "average"
+try 0 describe gpt2 $small --plan --json; json; out '"flops_again"'
+try 0 describe resnet-v2 --plan --image-size 28 --batch 2; out "2 images of 28 x 28"
+try 2 describe gpt2 --batch 4; err "--batch needs --plan"; no_out
+try 2 describe pre layers=2 --plan; err "give outputs=CLASSES"; no_out
+try 2 describe gpt2 $small --plan --recompute all; err "none|norms|layers"; no_out
 try 2 measure pre --labels x; err "--labels needs --data"; no_out
 try 0 predict pre layers=2 width=8 --tokens 4; err "--batch counts them"
 try 0 demo slides-forward closed-forms --quick --time-limit 1ms -o limited; err "left no room for 1 of 2 panels"

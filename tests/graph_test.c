@@ -447,7 +447,7 @@ static void run_lean(const deep *d, int exits, snd_plan_opts o, lean *r) {
     net n = net_open(SND_F32);
     snd_id x[LEAN_L + 1], keep[LEAN_KEEP + 1], wrt[2 * LEAN_L + 1], grad[2 * LEAN_L + 1];
     build_deep(&n, d, x);
-    for (int l = 1; l < LEAN_L; l++) snd_g_boundary(n.g, x[l]);
+    for (int l = 1; l < LEAN_L; l++) snd_g_boundary(n.g, &x[l], 1);
     net_output(&n, x[LEAN_L]);
     int n_keep = 0, n_wrt = 0;
     for (int l = 0; l < LEAN_L; l++) keep[n_keep++] = snd_g_stat(n.g, x[l], 0, SND_SM_BVAR);
@@ -486,16 +486,19 @@ static void lean_plans_give_the_same_bits(void **state) {
         for (int exits = 1; exits <= 2; exits++) {
             const deep d = {style, LEAN_L, 5, 33, style != PRE_NORM, false};
             run_lean(&d, exits, (snd_plan_opts){0}, &full);
-            for (int again = 0; again < 2; again++) {
+            for (int again = SND_AGAIN_NONE; again <= SND_AGAIN_SEGMENT; again++) {
+                const bool twice = again == SND_AGAIN_SEGMENT || (again == SND_AGAIN_CHEAP && style >= PRE_NORM);
                 for (int params = SND_PARAMS_SOURCE; params <= SND_PARAMS_USE; params++) {
                     run_lean(&d, exits, (snd_plan_opts){again, params}, &leaner);
                     assert_memory_equal(full.stat, leaner.stat, sizeof full.stat);
                     assert_memory_equal(full.dx, leaner.dx, sizeof full.dx);
                     assert_int_equal(leaner.acquired == 0, params != SND_PARAMS_SOURCE);
                     assert_int_equal(leaner.params == 0, params != SND_PARAMS_SOURCE);
-                    if (params == SND_PARAMS_SEGMENT) // two runs: once forward, once per exit backward
-                        assert_in_range(leaner.most_reads, 1, 2 * (1 + exits));
-                    assert_int_equal(leaner.flops > full.flops, again);
+                    // two runs: once forward, once per exit backward; a stream that is a norm's result and made again for the
+                    // next segment reads that norm's gain there
+                    const int visits = again == SND_AGAIN_CHEAP ? 2 * exits : exits;
+                    if (params == SND_PARAMS_SEGMENT) assert_in_range(leaner.most_reads, 1, 2 * (1 + visits));
+                    assert_int_equal(leaner.flops > full.flops, twice);
                 }
             }
         }
@@ -509,13 +512,107 @@ static void lean_plans_are_small(void **state) {
     for (int style = TWO_MATRIX; style <= POST_NORM; style++) {
         const deep d = {style, LEAN_L, R, D, false, false};
         run_lean(&d, 1, (snd_plan_opts){0}, &full);
-        run_lean(&d, 1, (snd_plan_opts){true, SND_PARAMS_SEGMENT}, &leaner);
+        run_lean(&d, 1, (snd_plan_opts){SND_AGAIN_SEGMENT, SND_PARAMS_SEGMENT}, &leaner);
         assert_memory_equal(full.stat, leaner.stat, sizeof full.stat);
         assert_true(leaner.slab < 3 * MATRIX + (LEAN_L + 10) * STREAM);
         assert_true(leaner.slab + (LEAN_L - 2) * STREAM < full.slab + 3 * MATRIX);
-        run_lean(&d, 1, (snd_plan_opts){true, SND_PARAMS_USE}, &leaner);
+        run_lean(&d, 1, (snd_plan_opts){SND_AGAIN_SEGMENT, SND_PARAMS_USE}, &leaner);
         assert_true(leaner.slab < 2 * MATRIX + (LEAN_L + 10) * STREAM);
     }
+}
+
+// What a cheap value is made of decides whether it is kept: u is read in the backward pass and stays, what a gelu, a
+// dropout, a gate and a norm make of it does not; a relu stays, since its operand is not there.
+//   n = norm(x);  u = W1 n;  a = gelu(u);  h = dropout(a) a;  x = x + W3 relu(W2 h)
+enum { BLOCKS = 3, BLOCK_R = 512, BLOCK_D = 16, BLOCK_H = 64, BLOCK_W = 3 * BLOCKS };
+
+typedef struct blocks {
+    size_t bytes;
+    double flops, again;
+    float dw[BLOCK_W][BLOCK_H * BLOCK_H];
+} blocks;
+
+static void run_blocks(snd_plan_opts o, blocks *out) {
+    static const int64_t shape[3][2] = {{BLOCK_H, BLOCK_D}, {BLOCK_H, BLOCK_H}, {BLOCK_D, BLOCK_H}};
+    net n = net_open(SND_F32);
+    snd_id w[BLOCK_W], d[BLOCK_W], x = net_input(&n, SND_SHAPE(BLOCK_R, BLOCK_D), SND_F32);
+    for (int i = 0; i < BLOCK_W; i++) {
+        char name[8];
+        const snd_init init = {.kind = SND_INIT_NORMAL, .a = 0.1, .factor = 1};
+        snprintf(name, sizeof name, "w%d", i);
+        w[i] = snd_g_param(n.g, name, SND_SHAPE(shape[i % 3][0], shape[i % 3][1]), &init);
+    }
+    for (int i = 0; i < BLOCK_W; i += 3) {
+        const snd_id u = snd_g_linear(n.g, snd_g_layernorm(n.g, x, 0, 0, 1e-5, false), w[i]);
+        const snd_id a = snd_g_unary(n.g, SND_KFN_GELU, u);
+        const snd_id h = snd_g_mul(n.g, snd_g_dropout(n.g, a, 0.3, BLOCK_R, false), a);
+        const snd_id v = snd_g_unary(n.g, SND_KFN_RELU, snd_g_linear(n.g, h, w[i + 1]));
+        x = snd_g_add(n.g, x, snd_g_linear(n.g, v, w[i + 2]));
+    }
+    net_output(&n, x);
+    snd_g_grad(n.g, n.y, n.dy, 1, w, BLOCK_W, d);
+    assert_true(snd_g_fuse(n.g, d, BLOCK_W) >= BLOCKS - 1); // sums and the norms of them
+    CHECK_OK(snd_plan_make_by(n.arena, n.g, d, BLOCK_W, &o, &n.plan));
+    assert_true(snd_plan_ok(n.plan));
+    CHECK_OK(snd_source_resident(n.g, 1, 2, &n.src));
+    CHECK_OK(snd_exec_create(n.g, n.plan, &n.src, &(snd_exec_opts){.threads = 2, .seed = 4}, &n.exec));
+    set_inputs(&n, 1);
+    CHECK_OK(snd_exec_run(n.exec));
+    for (int i = 0; i < BLOCK_W; i++)
+        memcpy(out->dw[i], snd_exec_raw(n.exec, d[i], NULL), (size_t)net_size(&n, d[i]) * sizeof(float));
+    out->bytes = snd_plan_bytes(n.plan);
+    out->flops = snd_plan_flops(n.plan);
+    out->again = snd_plan_flops_again(n.plan);
+    net_destroy(&n);
+}
+
+static void cheap_values_are_not_kept(void **state) {
+    (void)state;
+    enum { STREAM = BLOCK_R * BLOCK_D * 4, WIDE = BLOCK_R * BLOCK_H * 4 };
+    static blocks kept, cheap, segments;
+    run_blocks((snd_plan_opts){SND_AGAIN_NONE, SND_PARAMS_SOURCE}, &kept);
+    run_blocks((snd_plan_opts){SND_AGAIN_CHEAP, SND_PARAMS_SOURCE}, &cheap);
+    run_blocks((snd_plan_opts){SND_AGAIN_SEGMENT, SND_PARAMS_SOURCE}, &segments);
+    assert_memory_equal(kept.dw, cheap.dw, sizeof kept.dw);
+    assert_memory_equal(kept.dw, segments.dw, sizeof kept.dw);
+    assert_int_equal(segments.bytes, kept.bytes); // one segment, whose values stay
+    print_message("%zu bytes, %zu with cheap values made again\n", kept.bytes, cheap.bytes);
+    // n, a, the dropout and h of all blocks but the one at work
+    assert_true(cheap.bytes + (BLOCKS - 1) * (STREAM + 3 * WIDE) <= kept.bytes);
+    // norms, gelu and dropout count 8 operations an element, the product 1; the relu runs once
+    CHECK_SAME(kept.again, 0);
+    CHECK_SAME(segments.again, 0);
+    CHECK_SAME(cheap.again, (double)(BLOCKS * (8 * BLOCK_R * BLOCK_D + (8 + 8 + 1) * BLOCK_R * BLOCK_H)));
+    CHECK_SAME(cheap.flops - cheap.again, kept.flops);
+}
+
+// A product in every layer would make one chain of all of them.
+static void chains_of_cheap_values_end(void **state) {
+    (void)state;
+    enum { PRODUCTS = 40 };
+    double flops[2], again = 0, dx[2][12];
+    for (int k = 0; k < 2; k++) { // x x, x x x ..: every one is read in the backward pass
+        net n = net_open(SND_F64);
+        const snd_id x = net_input(&n, SND_SHAPE(3, 4), SND_F64);
+        snd_id y = x;
+        for (int i = 0; i < PRODUCTS; i++) y = snd_g_mul(n.g, y, x);
+        net_output(&n, y);
+        snd_g_grad(n.g, n.y, n.dy, 1, n.in, 1, n.grad);
+        const snd_plan_opts o = {.again = k ? SND_AGAIN_CHEAP : SND_AGAIN_NONE};
+        CHECK_OK(snd_plan_make_by(n.arena, n.g, n.grad, 1, &o, &n.plan));
+        assert_true(snd_plan_ok(n.plan));
+        CHECK_OK(snd_source_resident(n.g, 1, 1, &n.src));
+        CHECK_OK(snd_exec_create(n.g, n.plan, &n.src, NULL, &n.exec));
+        set_inputs(&n, 1);
+        for (int run = 0; run < 2; run++) CHECK_OK(snd_exec_run(n.exec));
+        net_get(&n, n.grad[0], dx[k]);
+        flops[k] = snd_plan_flops(n.plan);
+        again = snd_plan_flops_again(n.plan);
+        net_destroy(&n);
+    }
+    assert_memory_equal(dx[0], dx[1], sizeof dx[0]);
+    CHECK_SAME(flops[1] - again, flops[0]);
+    assert_true(again > 12 * PRODUCTS / 2 && again < 12 * PRODUCTS * 9 / 10 + 1); // every ninth one is kept
 }
 
 // ---- matrices in pieces ---------------------------------------------------------------------------------------------
@@ -577,7 +674,7 @@ static void pieces_make_the_whole(void **state) {
         for (int64_t limit = 1; limit < 700; limit += limit < 20 ? 6 : 83) {
             snd_pieces_limit(limit);
             run_pieces(dt, true, (snd_plan_opts){0}, &got);
-            run_pieces(dt, true, (snd_plan_opts){true, SND_PARAMS_SEGMENT}, &slab);
+            run_pieces(dt, true, (snd_plan_opts){SND_AGAIN_SEGMENT, SND_PARAMS_SEGMENT}, &slab);
             assert_memory_equal(slab.stat, got.stat, sizeof got.stat);
             assert_memory_equal(slab.dx, got.dx, sizeof got.dx);
             assert_int_equal(got.most, 0);
@@ -1447,6 +1544,8 @@ int main(void) {
         cmocka_unit_test(weight_gradients_come_and_go),
         cmocka_unit_test(lean_plans_give_the_same_bits),
         cmocka_unit_test(lean_plans_are_small),
+        cmocka_unit_test(cheap_values_are_not_kept),
+        cmocka_unit_test(chains_of_cheap_values_end),
         cmocka_unit_test(mean_square_without_the_gradient),
         cmocka_unit_test(pieces_make_the_whole),
         cmocka_unit_test(losses_without_logits),

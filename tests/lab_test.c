@@ -301,7 +301,7 @@ static void an_interrupted_demo_keeps_what_it_has(void **state) {
 static void limits_change_no_number(void **state) {
     (void)state;
     static const char *const wirings[] = {"pre", "post", "hyper-connections", "denseformer", "admin"};
-    bool seen[2][3] = {{false}};
+    bool seen[SND_AGAIN_SEGMENT + 1][3] = {{false}};
     for (size_t k = 0; k < sizeof wirings / sizeof *wirings; k++) {
         const env e = start();
         const char *over[] = {"width=256", "layers=12", "inputs=20", "outputs=4"};
@@ -338,8 +338,9 @@ static void limits_change_no_number(void **state) {
         }
         snd_arena_destroy(e.a);
     }
-    assert_true(seen[false][SND_PARAMS_SOURCE] && seen[false][SND_PARAMS_SEGMENT] && seen[true][SND_PARAMS_SEGMENT] &&
-                seen[true][SND_PARAMS_USE]);
+    const bool *once = seen[SND_AGAIN_NONE], *twice = seen[SND_AGAIN_SEGMENT];
+    assert_true(once[SND_PARAMS_SOURCE] && once[SND_PARAMS_SEGMENT]);
+    assert_true(twice[SND_PARAMS_SEGMENT] && twice[SND_PARAMS_USE]);
 }
 
 // The same for run: forward alone, and with all gradients, from weights that are drawn.

@@ -547,6 +547,281 @@ static void a_resumed_run_goes_on_bit_for_bit(void **state) {
     }
 }
 
+// ---- computing again ------------------------------------------------------------------------------------------------------------------
+
+// One row per wiring and what it asks of a plan that drops values: several streams, values of older layers, norms that fuse
+// with sums, gates, draws, running statistics.
+#define SMALL_TEXT   "layers=3", "width=16", "heads=2", "hidden=32", "context=12"
+#define SMALL_WIRING "family=transformer", "position=learned", SMALL_TEXT
+#define TEXT_STEPS   "batch=4", "tokens=12", "lr=0.01"
+static const golden_case AGAIN[] = {
+    {.name = "mlp, norms",
+     .preset = "pre",
+     .model = {"family=mlp", "layers=4", "width=16", "inputs=64", "outputs=4", "dropout=0.1"},
+     .train = {"batch=8"},
+     .data = "images",
+     .task = SND_TASK_CLASS},
+    {.name = "mlp, batch norm",
+     .preset = "post",
+     .model = {"family=mlp", "layers=4", "width=16", "inputs=64", "outputs=4", "norm=batch"},
+     .train = {"batch=8"},
+     .data = "images",
+     .task = SND_TASK_CLASS},
+    {.name = "decoder, pre, all draws",
+     .preset = "gpt2",
+     .model = {SMALL_TEXT, "dropout=0.1", "attn_dropout=0.1", "droppath=0.2"},
+     .train = {TEXT_STEPS, "accumulate=2"},
+     .data = "text",
+     .task = SND_TASK_LM},
+    {.name = "decoder, gates, rope, norms on q and k",
+     .preset = "qwen3-0.6b",
+     .model = {SMALL_TEXT, "kv_heads=1", "head_dim=8", "dropout=0.1"},
+     .train = {TEXT_STEPS},
+     .data = "text",
+     .task = SND_TASK_LM},
+    {.name = "decoder, values of the first layer",
+     .preset = "value-residual",
+     .model = {SMALL_WIRING},
+     .train = {TEXT_STEPS},
+     .data = "text",
+     .task = SND_TASK_LM},
+    {.name = "decoder, a mean over all layers",
+     .preset = "denseformer",
+     .model = {SMALL_WIRING},
+     .train = {TEXT_STEPS},
+     .data = "text",
+     .task = SND_TASK_LM},
+    {.name = "decoder, attention over depth",
+     .preset = "attnres",
+     .model = {SMALL_WIRING, "dropout=0.1"},
+     .train = {TEXT_STEPS},
+     .data = "text",
+     .task = SND_TASK_LM},
+    {.name = "decoder, two streams, one never normalised",
+     .preset = "resi-dual",
+     .model = {SMALL_WIRING, "dropout=0.1"},
+     .train = {TEXT_STEPS},
+     .data = "text",
+     .task = SND_TASK_LM},
+    {.name = "decoder, four streams",
+     .preset = "hyper-connections-4",
+     .model = {SMALL_WIRING},
+     .train = {TEXT_STEPS},
+     .data = "text",
+     .task = SND_TASK_LM},
+    {.name = "decoder, a gate in every layer",
+     .preset = "highway",
+     .model = {SMALL_WIRING},
+     .train = {TEXT_STEPS},
+     .data = "text",
+     .task = SND_TASK_LM},
+    {.name = "encoder, post",
+     .preset = "bert-base",
+     .model = {SMALL_TEXT, "dropout=0.1", "attn_dropout=0.1"},
+     .train = {TEXT_STEPS},
+     .data = "text",
+     .task = SND_TASK_MLM},
+    {.name = "encoder and decoder",
+     .preset = "transformer-base",
+     .model = {"encoder_layers=2", "decoder_layers=3", "width=16", "heads=2", "hidden=32", "dropout=0.1"},
+     .train = {"batch=2", "tokens=40", "lr=0.02", "label_smoothing=0.1"},
+     .data = "pairs",
+     .task = SND_TASK_SEQ2SEQ},
+    {.name = "resnet, relu after the sum",
+     .preset = "resnet-v1",
+     .model = {"layers=3", "width=4", "inputs=1", "outputs=4"},
+     .train = {"batch=8"},
+     .data = "images",
+     .task = SND_TASK_CLASS},
+    {.name = "resnet, activation first",
+     .preset = "resnet-v2",
+     .model = {"layers=3", "width=4", "inputs=1", "outputs=4"},
+     .train = {"batch=8", "accumulate=2"},
+     .data = "images",
+     .task = SND_TASK_CLASS},
+};
+enum { N_AGAIN = (int)(sizeof AGAIN / sizeof *AGAIN) };
+static const char *const AGAIN_WORDS[] = {"recompute=none", "recompute=norms", "recompute=layers"};
+
+// Ten steps, of which some watch: losses, norms, and every byte of weights, running statistics and moments.
+typedef struct outcome {
+    trace t;
+    char *model, *optimizer;
+    size_t n_model, n_optimizer;
+    snd_train_cost cost;
+} outcome;
+
+static void read_part(const char *checkpoint, const char *name, char **text, size_t *n) {
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", checkpoint, name);
+    CHECK_OK(snd_read_file(path, (size_t)1 << 26, text, n));
+}
+
+static outcome outcome_of(const golden_case *c, int word, int threads) {
+    const char *const train[] = {"steps=10", "monitor_every=3", AGAIN_WORDS[word], NULL};
+    const char *path;
+    outcome o;
+    job j = open_job(c, NULL, train);
+    snd_trainer *t = start(&j, SND_F32, threads);
+    go(t, 0, STEPS, &o.t);
+    CHECK_OK(snd_trainer_eval(t, SND_SPLIT_VALID, 0, &o.t.valid, &o.t.accuracy));
+    char dir[32];
+    static int runs;
+    snprintf(dir, sizeof dir, "outcome-%d", runs++);
+    CHECK_OK(snd_checkpoint_save(t, &NO_STATE, in_folder(dir)));
+    CHECK_OK(snd_checkpoint_newest(j.arena, in_folder(dir), &path));
+    read_part(path, "model.safetensors", &o.model, &o.n_model);
+    read_part(path, "optimizer.safetensors", &o.optimizer, &o.n_optimizer);
+    o.cost = snd_trainer_cost(t);
+    snd_trainer_destroy(t);
+    close_job(&j);
+    return o;
+}
+
+static void drop_outcome(outcome *o) {
+    snd_free(o->model);
+    snd_free(o->optimizer);
+}
+
+static void same_outcome(const char *name, const outcome *a, const outcome *b) {
+    if (memcmp(&a->t, &b->t, sizeof a->t) != 0) fail_msg("%s: losses or gradients differ", name);
+    assert_int_equal(a->n_model, b->n_model);
+    if (memcmp(a->model, b->model, a->n_model) != 0) fail_msg("%s: weights differ", name);
+    assert_int_equal(a->n_optimizer, b->n_optimizer);
+    if (memcmp(a->optimizer, b->optimizer, a->n_optimizer) != 0) fail_msg("%s: moments differ", name);
+}
+
+static void computing_again_changes_no_bit(void **state) {
+    (void)state;
+    for (int i = 0; i < N_AGAIN; i++) {
+        outcome kept = outcome_of(&AGAIN[i], 0, 1);
+        CHECK_SAME(kept.cost.flops_again, 0);
+        assert_true(isfinite(kept.t.loss[STEPS - 1]));
+        for (int word = 1; word < 3; word++) {
+            for (int threads = 1; threads <= 3; threads++) {
+                outcome again = outcome_of(&AGAIN[i], word, threads);
+                same_outcome(AGAIN[i].name, &kept, &again);
+                assert_true(again.cost.flops_again > 0 || word == 1);
+                drop_outcome(&again);
+            }
+        }
+        drop_outcome(&kept);
+    }
+}
+
+// What is said before a run is what the run takes. Pairs come in shapes that the data decides, but for one of 8 tokens.
+static void the_cost_is_foreseen(void **state) {
+    (void)state;
+    const char *const more[] = {"ema=0.9", "optimizer=sgd", "accumulate=2", NULL};
+    for (int i = 0; i < N_AGAIN; i++) {
+        for (int word = 0; word < 6; word++) {
+            const char *train[] = {AGAIN_WORDS[word % 3],
+                                   AGAIN[i].task == SND_TASK_SEQ2SEQ ? "tokens=8" : "steps=10",
+                                   NULL,
+                                   NULL,
+                                   NULL,
+                                   NULL};
+            for (int k = 0; word >= 3 && k < 3; k++) train[2 + k] = more[k];
+            job j = open_job(&AGAIN[i], NULL, train);
+            int64_t row[3] = {0, 0, 0};
+            if (AGAIN[i].task == SND_TASK_CLASS) snd_set_row_shape(j.set, row);
+            snd_trainer *t = start(&j, SND_F64, 1);
+            snd_train_cost took = snd_trainer_cost(t), said;
+            CHECK_OK(snd_train_foresee(j.arena, j.spec, &j.s, SND_F64, row, &said));
+            assert_memory_equal(&took, &said, sizeof took);
+            assert_int_equal(snd_train_cost_bytes(&took),
+                             took.values + took.weights + took.moments + took.average + took.sums);
+            assert_int_equal(took.moments, (word < 3 ? 2 : 1) * took.gradients);
+            assert_int_equal(took.average, word < 3 ? 0 : took.gradients);
+            snd_trainer_destroy(t);
+            close_job(&j);
+        }
+    }
+}
+
+// What the values of one layer more take in a decoder at 8 x 256 tokens, in rows of the width, which is small so that weights
+// count for little. A layer of pre keeps the stream twice, two norms' results, q, k, v, what attention gives, and four each for
+// the wide layer before and behind gelu: 16; without what norms and gelu make, 10; computed again, its streams.
+enum { FORESEEN_ROWS = 8 * 256, FORESEEN_D = 64 };
+
+static snd_train_cost foreseen(const char *wiring, int layers, const char *accumulate, int word) {
+    char count[16];
+    snprintf(count, sizeof count, "layers=%d", layers);
+    const golden_case c = {
+        .preset = wiring,
+        .model = {"family=transformer", "width=64", "heads=2", "hidden=256", "context=256", "position=rope", count},
+        .train = {"batch=8", "tokens=256", "monitor_every=0", accumulate, AGAIN_WORDS[word]},
+        .data = "text",
+        .task = SND_TASK_LM};
+    job j = open_job(&c, NULL, NULL);
+    snd_train_cost cost;
+    CHECK_OK(snd_train_foresee(j.arena, j.spec, &j.s, SND_F32, (int64_t[3]){0, 0, 0}, &cost));
+    close_job(&j);
+    return cost;
+}
+
+static void a_layer_keeps_its_streams(void **state) {
+    (void)state;
+    static const struct {
+        const char *wiring;
+        int none, norms, layers;
+    } rows[] = {{"pre", 16, 10, 1},     {"post", 16, 10, 1},    {"value-residual", 16, 10, 1},
+                {"siamese", 18, 14, 2}, {"highway", 22, 16, 1}, {"hyper-connections-4", 26, 20, 4}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const int want[] = {rows[i].none, rows[i].norms, rows[i].layers};
+        for (int word = 0; word < 3; word++) {
+            const size_t six = foreseen(rows[i].wiring, 6, "accumulate=1", word).values,
+                         twelve = foreseen(rows[i].wiring, 12, "accumulate=1", word).values;
+            const double kept = ((double)twelve - (double)six) / (6.0 * FORESEEN_ROWS * FORESEEN_D * 4);
+            if (!(fabs(kept - want[word]) < 0.35)) // statistics of rows; bits of a relu would be 0.125
+                fail_msg("%s, %s: %g streams, want %d", rows[i].wiring, AGAIN_WORDS[word], kept, want[word]);
+        }
+    }
+}
+
+static void computing_again_costs_what_it_runs(void **state) {
+    (void)state;
+    enum { L = 6, D = FORESEEN_D };
+    const snd_train_cost none = foreseen("pre", L, "accumulate=1", 0), norms = foreseen("pre", L, "accumulate=1", 1),
+                         layers = foreseen("pre", L, "accumulate=1", 2), parts = foreseen("pre", L, "accumulate=2", 2);
+    // of a layer of 12 d^2 weights, all but the last map runs again, in all layers but the last
+    const double products = 2.0 * FORESEEN_ROWS * D * D * 8 * (L - 1),
+                 attention = 4.0 * FORESEEN_ROWS * 256 * D * (L - 1);
+    assert_true(layers.flops_again > products && layers.flops_again < 1.25 * products + attention);
+    assert_true(norms.flops_again > 0 && norms.flops_again < 0.1 * layers.flops_again);
+    CHECK_REL(norms.flops - norms.flops_again, none.flops, 1e-12);
+    // sums and norms at boundaries stay apart, and are counted so
+    CHECK_REL(layers.flops - layers.flops_again, none.flops, 0.01);
+    CHECK_REL(parts.flops, layers.flops, 0.01);
+    CHECK_REL(parts.flops_again, layers.flops_again, 0.01);
+    assert_true(parts.values < layers.values);
+}
+
+static void a_resumed_run_may_compute_again(void **state) {
+    (void)state;
+    const golden_case *c = &AGAIN[2];
+    for (int word = 0; word < 3; word++) {
+        const char *const before[] = {AGAIN_WORDS[word], NULL}, *const after[] = {AGAIN_WORDS[(word + 1) % 3], NULL};
+        job j = open_job(c, NULL, before), k = open_job(c, NULL, after);
+        trace whole, parts;
+        const char *path;
+        char dir[32];
+        snd_train_state st = {0};
+        snd_trainer *a = start(&j, SND_F32, 2), *b = start(&k, SND_F32, 1);
+        go(a, 0, 4, &whole);
+        snprintf(dir, sizeof dir, "again-%d", word);
+        CHECK_OK(snd_checkpoint_save(a, &NO_STATE, in_folder(dir)));
+        CHECK_OK(snd_checkpoint_newest(j.arena, in_folder(dir), &path));
+        CHECK_OK(snd_checkpoint_load(b, &st, path));
+        go(a, 4, STEPS, &whole);
+        go(b, 4, STEPS, &parts);
+        assert_memory_equal(&whole.loss[4], &parts.loss[4], (STEPS - 4) * sizeof *whole.loss);
+        assert_memory_equal(&whole.norm[4], &parts.norm[4], (STEPS - 4) * sizeof *whole.norm);
+        snd_trainer_destroy(a), snd_trainer_destroy(b);
+        close_job(&j), close_job(&k);
+    }
+}
+
 static void a_checkpoint_of_another_run_is_refused(void **state) {
     (void)state;
     const char *path;
@@ -730,6 +1005,11 @@ int main(int argc, char **argv) {
         cmocka_unit_test(parts_change_no_gradient),
         cmocka_unit_test(dropout_acts_in_training_alone),
         cmocka_unit_test(a_resumed_run_goes_on_bit_for_bit),
+        cmocka_unit_test(computing_again_changes_no_bit),
+        cmocka_unit_test(the_cost_is_foreseen),
+        cmocka_unit_test(a_layer_keeps_its_streams),
+        cmocka_unit_test(computing_again_costs_what_it_runs),
+        cmocka_unit_test(a_resumed_run_may_compute_again),
         cmocka_unit_test(a_checkpoint_of_another_run_is_refused),
         cmocka_unit_test(old_checkpoints_go),
         cmocka_unit_test(a_nan_is_not_learned),

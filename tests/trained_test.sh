@@ -113,6 +113,14 @@ try 2 train --resume lm --lr 1; err "would change nothing"; grep -q "lr: 1$" lm/
 try 2 train --resume lm --steps 30; err "stands at step 66 and steps is 30"
 try 3 train --resume lm --steps 70 --optimizer lion; err "optimizer is adamw"; grep -q lion lm/spec.yaml && bad "refused, yet in the spec"
 try 0 train --resume lm -q
+
+# ---- computing again: another setting after a resume, the same weights; describe --plan reads the run's own settings
+steady="--batch 4 --tokens 32 --schedule constant --warmup 0 -q"
+try 0 train pre layers=2 width=32 heads=2 dropout=0.1 --data text --steps 6 $steady --recompute layers -o again
+try 0 train --resume again --steps 12 --recompute norms -q
+try 0 train pre layers=2 width=32 heads=2 dropout=0.1 --data text --steps 12 $steady -o kept
+cmp -s again/checkpoints/12/model.safetensors kept/checkpoints/12/model.safetensors || bad "other weights"
+try 0 describe again/spec.yaml --plan; out "4 sequences of 32 tokens"; out "* norms"
 try 2 generate lm --prompt ""; err "the value is empty"
 try 2 translate lm; err "needs an encoder-decoder"
 

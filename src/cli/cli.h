@@ -91,18 +91,23 @@ int64_t snd_opt_int(const snd_cli *c, const char *name, int64_t dflt);      // I
 double snd_opt_num(const snd_cli *c, const char *name, double dflt);        // NUM, SECONDS
 const char *snd_opt_str(const snd_cli *c, const char *name, const char *dflt);   // STR, WORD
 const char *snd_opt_text(const snd_cli *c, const char *name);               // any type, as it was given; NULL: not
+bool snd_opt_said(const snd_cli *c, const char *name);                      // given, and not by a file
 int snd_opt_ints(const snd_cli *c, const char *name, const int64_t **v);    // 0: not given
 int snd_opt_strs(const snd_cli *c, const char *name, const char *const **v);
 
 // ---- the spec -----------------------------------------------------------------------------------------------------------
 
-/// SPEC with its overrides; then the file's section named like the verb (or measure: for predict) sets the options the
-/// command line left open.
+/// SPEC with its overrides; then the file's section named like the verb (or measure: for predict; train: for describe
+/// --plan) sets the options the command line left open.
 sonde_status snd_cli_load_spec(snd_cli *c, snd_spec **out) SONDE_MUST_CHECK;
 /// The same settings under another wiring (`--wirings`): SPEC's overrides with wiring=KEY appended.
 sonde_status snd_cli_load_wiring(snd_cli *c, const char *wiring, snd_spec **out) SONDE_MUST_CHECK;
 /// With overrides of the caller's own behind them ("layers=64"): depth sweeps.
 sonde_status snd_cli_load_with(snd_cli *c, const char *const *more, int n_more, snd_spec **out) SONDE_MUST_CHECK;
+
+/// The settings of training by those of their options that the verb has.
+struct snd_train_settings;
+sonde_status snd_cli_train_settings(const snd_cli *c, struct snd_train_settings *s) SONDE_MUST_CHECK;
 
 // ---- output ---------------------------------------------------------------------------------------------------------------
 
@@ -122,6 +127,8 @@ void snd_put(snd_cli *c, const snd_buf *b);                            // stdout
 void snd_put_bytes(snd_cli *c, const char *s, size_t n);               // stdout
 void snd_note(snd_cli *c, const char *fmt, ...) SND_PRINTF(2, 3);      // stderr, silent with --quiet
 typedef enum snd_ink { SND_INK_PLAIN, SND_INK_BOLD, SND_INK_DIM, SND_INK_RED, SND_INK_YELLOW, SND_INK_GREEN, SND_INK_BLUE } snd_ink;
+/// "1.23 G"
+const char *snd_si(char out[40], double v);
 /// Text in colour where stdout takes it, else as it stands.
 void snd_ink_put(const snd_cli *c, snd_buf *b, snd_ink ink, const char *s);
 /// Words wrapped, every line indented. SND_GLUE prints as a blank at which no line is broken.

@@ -21,8 +21,8 @@ static const snd_opt_row rows[] = {
     {option, 0, TYPE_##type(range), lo, hi, " train ", help},
 #include "data/settings.def"
 #undef SND_DATA_KEY
-#define SND_TRAIN_KEY(name, option, type, dflt, lo, hi, range, help)                                                   \
-    {option, 0, TYPE_##type(range), lo, hi, " train ", help},
+#define SND_TRAIN_KEY(name, option, verbs, type, dflt, lo, hi, range, help)                                            \
+    {option, 0, TYPE_##type(range), lo, hi, verbs, help},
 #include "train/settings.def"
 #undef SND_TRAIN_KEY
 };
@@ -305,6 +305,10 @@ const char *snd_opt_str(const snd_cli *c, const char *name, const char *dflt) {
 const char *snd_opt_text(const snd_cli *c, const char *name) {
     const struct snd_opt_value *v = value(c, name);
     return v->given ? v->text ? v->text : "true" : NULL;
+}
+bool snd_opt_said(const snd_cli *c, const char *name) {
+    const struct snd_opt_value *v = value(c, name);
+    return v->given && !v->from_file;
 }
 int snd_opt_ints(const snd_cli *c, const char *name, const int64_t **v) {
     *v = value(c, name)->ints;

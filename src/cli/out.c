@@ -66,6 +66,19 @@ static const char *const inks[] = {
     [SND_INK_PLAIN] = "",          [SND_INK_BOLD] = "\033[1m",   [SND_INK_DIM] = "\033[2m",  [SND_INK_RED] = "\033[31m",
     [SND_INK_YELLOW] = "\033[33m", [SND_INK_GREEN] = "\033[32m", [SND_INK_BLUE] = "\033[34m"};
 
+const char *snd_si(char out[40], double v) {
+    static const char *const units[] = {"", " k", " M", " G", " T", " P", " E"};
+    int u = 0;
+    while (v >= 999.5 && u < 6) {
+        v /= 1000;
+        u++;
+    }
+    char t[40];
+    snd_pretty(t, v, u || v >= 100 ? 3 : 2);
+    snprintf(out, 40, "%s%s", t, units[u]);
+    return out;
+}
+
 void snd_ink_put(const snd_cli *c, snd_buf *b, snd_ink ink, const char *s) {
     const bool on = c->color && ink != SND_INK_PLAIN && *s;
     if (on) snd_buf_put(b, inks[ink]);

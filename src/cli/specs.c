@@ -1,12 +1,14 @@
-// From SPEC and key=value to a loaded spec, and from a file's measure: part to options. Remembers where a failure came
+// From SPEC and key=value to a loaded spec, from a file's measure: part to options, and from these to settings. Remembers where a failure came
 // from, which decides between exit 2 (the command line) and 3 (a file).
 #include "cli/inner.h"
+#include "train/train.h"
 
 #include <string.h>
 
-static const char *section_of(const snd_verb *v) {
-    if (strcmp(v->name, "train") == 0) return "train";
-    return "measure";
+static const char *section_of(const snd_cli *c) {
+    const char *verb = c->verb->name;
+    if (strcmp(verb, "train") == 0) return "train";
+    return strcmp(verb, "describe") == 0 && snd_opt_flag(c, "plan") ? "train" : "measure";
 }
 
 static sonde_status load(snd_cli *c, const char *const *overrides, int n, snd_spec **out) {
@@ -30,7 +32,7 @@ static sonde_status load(snd_cli *c, const char *const *overrides, int n, snd_sp
 
 static sonde_status apply_section(snd_cli *c, const snd_spec *spec) {
     const char *const *pairs = NULL;
-    const char *section = section_of(c->verb);
+    const char *section = section_of(c);
     const int n = snd_spec_section(spec, section, &pairs);
     for (int i = 0; i < n; i++) {
         const sonde_status s = snd_opt_set_pair(c, pairs[i]);
@@ -62,4 +64,14 @@ sonde_status snd_cli_load_wiring(snd_cli *c, const char *wiring, snd_spec **out)
     const char *pair = snd_arena_printf(c->arena, "wiring=%s", wiring);
     if (!pair) return SONDE_ENOMEM;
     return snd_cli_load_with(c, &pair, 1, out);
+}
+
+sonde_status snd_cli_train_settings(const snd_cli *c, snd_train_settings *s) {
+    *s = snd_train_defaults();
+    for (int i = 0; i < snd_train_key_count(); i++) {
+        const snd_train_key *k = snd_train_key_at(i);
+        const char *text = snd_opt_text(c, k->option);
+        if (text) SND_TRY(snd_train_setting(s, "--", k->name, text));
+    }
+    return SONDE_OK;
 }

@@ -1,7 +1,7 @@
 // sonde describe SPEC: what a model is, before anything is computed. The wiring first, since most real bugs are one ignored
 // flag; then layers, norm sites, numbers that multiply, parameters and how they start, what a step costs, and notes.
+#include "cli/foreseen.h"
 #include "cli/inner.h"
-#include "readers/readers.h"
 
 #include <math.h>
 #include <string.h>
@@ -232,19 +232,6 @@ static void show_params(snd_cli *c, const snd_spec *s, const snd_description *d)
     snd_buf_free(&b);
 }
 
-static const char *si(char out[40], double v) { // 1.23 G
-    static const char *const units[] = {"", " k", " M", " G", " T", " P", " E"};
-    int u = 0;
-    while (v >= 999.5 && u < 6) {
-        v /= 1000;
-        u++;
-    }
-    char t[40];
-    snd_pretty(t, v, u || v >= 100 ? 3 : 2);
-    snprintf(out, 40, "%s%s", t, units[u]);
-    return out;
-}
-
 // What the table's row "next token" reads and keeps.
 static void show_next(snd_cli *c, const snd_description *d) {
     const snd_decoding *k = &d->next;
@@ -252,9 +239,10 @@ static void show_next(snd_cli *c, const snd_description *d) {
     if (!k->possible) return;
     snd_buf text = {0}, b = {0};
     snd_buf_printf(&text, "next token: after %lld others it reads %sB of weights", (long long)(d->tokens - 1),
-                   si(weights, k->weight_bytes));
-    snd_buf_printf(&text, "; the keys and values of one sequence take %sB", si(cache, k->cache_bytes));
-    if (k->memory_bytes > 0) snd_buf_printf(&text, ", those of the encoder's output %sB", si(memory, k->memory_bytes));
+                   snd_si(weights, k->weight_bytes));
+    snd_buf_printf(&text, "; the keys and values of one sequence take %sB", snd_si(cache, k->cache_bytes));
+    if (k->memory_bytes > 0)
+        snd_buf_printf(&text, ", those of the encoder's output %sB", snd_si(memory, k->memory_bytes));
     snd_buf_put(&text, " (f32)");
     if (text.s) snd_wrap(&b, text.s, 2, columns_of(c));
     snd_put(c, &b);
@@ -286,13 +274,13 @@ static void show_cost(snd_cli *c, const snd_description *d) {
         const double v[] = {rows[i].all,     rows[i].k->gemm,        rows[i].k->attention,
                             rows[i].k->norm, rows[i].k->elementwise, rows[i].k->bytes};
         snd_table_cell(tab, rows[i].name);
-        for (int k = 0; k < 6; k++) snd_table_cell(tab, si(t, v[k]));
+        for (int k = 0; k < 6; k++) snd_table_cell(tab, snd_si(t, v[k]));
     }
     snd_table_print(tab);
     char f64[40], f32[40], bf16[40];
     const double n = (double)d->n_learned;
-    snd_print(c, "  weights: %sB in f32, %sB in bf16 or f16, %sB in f64\n", si(f32, 4 * n), si(bf16, 2 * n),
-              si(f64, 8 * n));
+    snd_print(c, "  weights: %sB in f32, %sB in bf16 or f16, %sB in f64\n", snd_si(f32, 4 * n), snd_si(bf16, 2 * n),
+              snd_si(f64, 8 * n));
     show_next(c, d);
 }
 
@@ -305,7 +293,7 @@ static void show_notes(snd_cli *c, const snd_spec *s, const snd_description *d) 
     snd_buf_free(&b);
 }
 
-static void show(snd_cli *c, const snd_spec *s, const snd_description *d) {
+static void show(snd_cli *c, const snd_spec *s, const snd_description *d, const snd_foreseen *f) {
     show_formula(c, s, d);
     show_settings(c, s);
     show_layers(c, d);
@@ -313,6 +301,7 @@ static void show(snd_cli *c, const snd_spec *s, const snd_description *d) {
     show_mults(c, d);
     show_params(c, s, d);
     show_cost(c, d);
+    if (f) snd_foreseen_show(c, f);
     show_notes(c, s, d);
 }
 
@@ -444,7 +433,7 @@ static void json_counts(snd_json *j, const snd_description *d) {
     snd_json_close(j, '}');
 }
 
-static void json(snd_cli *c, const snd_spec *s, const snd_description *d) {
+static void json(snd_cli *c, const snd_spec *s, const snd_description *d, const snd_foreseen *f) {
     snd_buf b = {0};
     snd_json j = snd_json_start(&b);
     snd_json_open(&j, NULL, '{');
@@ -461,6 +450,7 @@ static void json(snd_cli *c, const snd_spec *s, const snd_description *d) {
     snd_json_str(&j, "init", d->own_init);
     json_params(&j, d);
     json_counts(&j, d);
+    if (f) snd_foreseen_json(&j, f);
     snd_json_open(&j, "notes", '[');
     for (int i = 0; i < d->n_lines; i++) snd_json_str(&j, NULL, d->lines[i]);
     snd_json_close(&j, ']');
@@ -472,11 +462,13 @@ static void json(snd_cli *c, const snd_spec *s, const snd_description *d) {
 sonde_status snd_verb_describe(snd_cli *c) {
     snd_spec *spec;
     snd_description *d;
+    snd_foreseen *f;
     SND_TRY(snd_cli_load_spec(c, &spec));
+    SND_TRY(snd_cli_foresee(c, spec, &f));
     SND_TRY(snd_describe(c->arena, spec, &d));
     if (c->json)
-        json(c, spec, d);
+        json(c, spec, d, f);
     else
-        show(c, spec, d);
+        show(c, spec, d, f);
     return SONDE_OK;
 }

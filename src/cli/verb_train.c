@@ -90,16 +90,6 @@ static sonde_status read_data_settings(snd_cli *c, const snd_spec *spec, snd_dat
     return p->failed ? SONDE_ENOMEM : SONDE_OK;
 }
 
-static sonde_status read_train_settings(const snd_cli *c, snd_train_settings *s) {
-    *s = snd_train_defaults();
-    for (int i = 0; i < snd_train_key_count(); i++) {
-        const snd_train_key *k = snd_train_key_at(i);
-        const char *text = snd_opt_text(c, k->option);
-        if (text) SND_TRY(snd_train_setting(s, "--", k->name, text));
-    }
-    return SONDE_OK;
-}
-
 // ---- the spec and the data -----------------------------------------------------------------------------------------------------
 
 static bool key_given(const snd_cli *c, const char *key) {
@@ -316,7 +306,7 @@ sonde_status snd_verb_train(snd_cli *c) {
     SND_TRY(snd_cli_load_spec(c, &spec));
     SND_TRY(snd_cli_check_out(c, spec));
     SND_TRY(read_data_settings(c, spec, &d, &data));
-    SND_TRY(read_train_settings(c, &s));
+    SND_TRY(snd_cli_train_settings(c, &s));
     SND_TRY(refuse_late_settings(&before, &s));
     SND_TRY(open_set(c, spec, &d, &task, &set));
     const sonde_status status = run(c, spec, &data, &s, set, task);

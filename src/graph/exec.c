@@ -189,7 +189,7 @@ static void load_params(snd_exec *x, int pos) {
 
 static sonde_status run_node(snd_exec *x, int pos) {
     const int index = x->p->order[pos];
-    const snd_node *n = snd_g_node(x->g, index);
+    const snd_node *n = snd_plan_node(x->p, pos);
     load_params(x, pos);
     SND_TRY(acquire_params(x, n));
     for (int k = 0; k < n->n_out && !x->p->view[index]; k++)

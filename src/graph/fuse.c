@@ -23,7 +23,7 @@ static void count_uses(fuser *f, const snd_id *keep, int n_keep) {
     }
     for (int i = 0; i < n_keep; i++) f->uses[keep[i]]++;
     for (int i = 0; i < g->n_names; i++) f->uses[g->names[i].v]++;
-    for (int i = 0; i < g->n_ends; i++) f->ends[g->ends[i]] = true;
+    for (int i = 0; i < g->n_ends; i++) f->ends[g->ends[i].v] = true;
 }
 
 static bool others_are_there(const snd_graph *g, const snd_node *n, int port, int first) {
@@ -52,6 +52,7 @@ static bool replace(fuser *f, const snd_fusion *row, int first, int second, int 
     const snd_id middle = g->nodes[second]->in[port];
     // mostly the first's: of a gradient's statistics that is in the backward pass of its layer, not after all of them
     const int at = row->late ? second : first;
+    if (row->keeps_middle) n->second = g->nodes[second];
     g->nodes[first] = g->nodes[second] = NULL;
     g->nodes[at] = n;
     if (!row->keeps_middle) g->values[middle]->node = -1;

@@ -214,12 +214,18 @@ snd_id snd_g_op(snd_graph *g, int op, const snd_id *in, int n_in, const snd_attr
     return n->out[0];
 }
 
-void snd_g_boundary(snd_graph *g, snd_id v) {
-    if (g->status != SONDE_OK || v == 0) return;
+static void add_end(snd_graph *g, snd_id v, bool cut) {
     if (grow(g, (void **)&g->ends, g->n_ends, &g->cap_ends, sizeof *g->ends))
-        g->ends[g->n_ends++] = v;
+        g->ends[g->n_ends++] = (snd_end){v, cut};
     else
         out_of_memory(g);
+}
+
+void snd_g_boundary(snd_graph *g, const snd_id *v, int n) {
+    int last = 0;
+    for (int i = 1; i < n; i++)
+        if (snd_g_value(g, v[i])->node > snd_g_value(g, v[last])->node) last = i;
+    for (int i = 0; i < n && g->status == SONDE_OK; i++) add_end(g, v[i], i == last);
 }
 
 void snd_graph_seed(snd_graph *g, snd_id dy) {

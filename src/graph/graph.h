@@ -40,6 +40,8 @@ typedef struct snd_value {
 enum { SND_MAX_OUT = 5 };
 typedef struct snd_attr { double f[6]; int64_t i[8]; } snd_attr;   // meaning per op, documented in its file
 typedef struct snd_node {
+    const struct snd_node *second;     // of a fused pair whose middle value stayed: the second node as it was, by which its
+                                       // results can be made again from that value alone; else NULL
     int op;                  // row of ops.def
     snd_id *in; int n_in;
     snd_id out[SND_MAX_OUT]; int n_out;
@@ -67,10 +69,10 @@ snd_id snd_g_buffer(snd_graph *g, const char *name, snd_shape s);
 /// Generic node; shapes of the outputs come from the op's shape rule. out[] gets n_out ids.
 snd_id snd_g_op(snd_graph *g, int op, const snd_id *in, int n_in, const snd_attr *attr, snd_id *out /* may be NULL */);
 void snd_g_name(snd_graph *g, snd_id v, const char *name);    // adds a name (tap); a value may have several
-/// v is the stream between two layers. The nodes up to the last one of these and after the one before form a segment, the
-/// unit in which a plan drops values and computes them again; fusion keeps what lies on both sides apart. In running
-/// order; of several streams the one made last.
-void snd_g_boundary(snd_graph *g, snd_id v);
+/// v are the streams between two layers. The nodes up to the one made last and after the boundary before form a segment, the
+/// unit in which a plan drops values and computes them again; fusion keeps what lies on both sides of any of them apart.
+/// Boundaries come in running order.
+void snd_g_boundary(snd_graph *g, const snd_id *v, int n);
 snd_id snd_g_find(const snd_graph *g, const char *name);      // by any of its names; 0: none
 const snd_value *snd_g_value(const snd_graph *g, snd_id v);
 int snd_g_value_count(const snd_graph *g);                    // ids are 1..count
@@ -95,13 +97,15 @@ void snd_g_dump(const snd_graph *g, snd_buf *b);              // one line a node
 // ---- plan: which nodes run, in which order, and where values live ---------------------------------------------------
 typedef struct snd_plan snd_plan;
 // How a plan trades time for memory. The numbers computed are the same bits whatever is chosen.
-//   again   values that only the backward pass still needs are dropped at the end of their segment (snd_g_boundary) and
-//           computed again when the backward pass comes to it; the last segment's stay. Costs up to one forward pass.
+//   again   which values that only the backward pass still needs are dropped and computed again there. CHEAP: results of ops
+//           that are so (snd_op_info.cheap), once their last reader of the forward pass has run, where everything that they
+//           are made of is there anyway. SEGMENT: all of a segment (snd_g_boundary) at its end, again when the backward pass
+//           comes to it; the last segment's stay. Costs up to one forward pass.
 //   params  SOURCE: the source holds them (snd_plan_param_bytes). SEGMENT: they live in the plan's slab, drawn at their
 //           first use in a segment and gone after the last; once in the forward pass, once for the recomputed segment
 //           and its backward pass. USE: drawn for each use. Huge ones are read in pieces by ops that can.
 typedef struct snd_plan_opts {
-    bool again;
+    enum { SND_AGAIN_NONE, SND_AGAIN_CHEAP, SND_AGAIN_SEGMENT } again;
     enum { SND_PARAMS_SOURCE, SND_PARAMS_SEGMENT, SND_PARAMS_USE } params;
 } snd_plan_opts;
 /// Everything that `keep` values need (others are dropped). Kept values stay readable after the run.
@@ -111,6 +115,7 @@ sonde_status snd_plan_make_by(snd_arena *a, const snd_graph *g, const snd_id *ke
 size_t snd_plan_bytes(const snd_plan *p);                     // the slab: activations, and parameters that it holds
 size_t snd_plan_param_bytes(const snd_plan *p);               // what the source has to hold
 double snd_plan_flops(const snd_plan *p);                     // nominal, by the ops' own counts; what runs twice counts twice
+double snd_plan_flops_again(const snd_plan *p);               // of these, what runs for the second time
 double snd_plan_share(const snd_plan *p, int done);           // of the expected time, after so many operations: 0 to 1
 void snd_plan_print(const snd_plan *p, snd_buf *b);
 bool snd_plan_ok(const snd_plan *p);                          // no two live values overlap

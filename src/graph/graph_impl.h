@@ -6,6 +6,7 @@
 #include "graph/graph.h"
 
 typedef struct snd_tapname { const char *name; snd_id v; } snd_tapname;
+typedef struct snd_end { snd_id v; bool cut; } snd_end;             // a stream at a boundary; cut: the one made last
 typedef struct snd_param { snd_id v; snd_init init; bool state; } snd_param;
 
 struct snd_graph {
@@ -18,16 +19,17 @@ struct snd_graph {
     snd_param *params; int n_params, cap_params;
     snd_tapname *names; int n_names, cap_names;
     int32_t *slots; int n_slots;                       // open addressing: index into names + 1
-    snd_id *ends; int n_ends, cap_ends;                // boundaries, as they were named
+    snd_end *ends; int n_ends, cap_ends;               // boundaries, as they were named
     snd_id *seeds; int n_seeds, cap_seeds;             // upstream gradients: what depends on them is the backward pass
 };
 
 /// Remembers an upstream gradient.
 void snd_graph_seed(snd_graph *g, snd_id dy);
 
-// What is to be computed, as steps in a valid order: a node stands there twice when a plan computes it again. What steps
-// read and make are instances of values; a view's instance has the buffer of another one. Heap memory.
-typedef struct snd_step { int32_t node, in, out; bool again; } snd_step;       // in, out: places in `arg`
+// What is to be computed, as steps in a valid order: a node stands there twice when a plan computes it again, the second
+// time perhaps in part: the second node of a fused pair alone. What steps read and make are instances of values; a view's
+// instance has the buffer of another one. Heap memory.
+typedef struct snd_step { int32_t node, in, out; bool again, part; } snd_step; // in, out: places in `arg`
 typedef struct snd_inst {
     snd_id v;
     int32_t root, maker;          // the instance whose buffer it is; the step that makes it, -1: none
@@ -58,6 +60,7 @@ struct snd_plan {
     const snd_graph *g;
     snd_plan_opts o;
     int32_t *order; int n_order;  // nodes
+    bool *part, *again;           // by position: snd_step's
     int64_t (*place)[SND_MAX_OUT]; // by position and output; -1: a view
     snd_load *loads;              // before position i: loads[first_load[i]] .. loads[first_load[i + 1] - 1]
     int32_t *first_load;
@@ -66,9 +69,17 @@ struct snd_plan {
     bool *keep;                   // by value
     bool *view;                   // by node: runs as a view
     double *work;                 // before position i, in the time of a floating-point operation; see plan.c
-    double flops;
+    double flops, flops_again;
     size_t bytes, scratch_at, param_bytes;
     int n_values;                 // when the plan was made
 };
+
+static inline const snd_node *snd_part_of(const snd_graph *g, int32_t node, bool part) {
+    return part ? g->nodes[node]->second : g->nodes[node];
+}
+/// What runs at a position of the order.
+static inline const snd_node *snd_plan_node(const snd_plan *p, int pos) {
+    return snd_part_of(p->g, p->order[pos], p->part[pos]);
+}
 
 #endif

@@ -52,6 +52,8 @@ typedef struct snd_op_info {
     void (*cost)(const snd_graph *g, const snd_node *n, double *flops, double *bytes);
     /// Inputs (bit mask) that the op reads in pieces by snd_param_read when they are parameters; NULL: none.
     unsigned (*pieces)(const snd_graph *g, const snd_node *n);
+    bool cheap;                  // its results are sooner made again than kept, where their operands are there: norms, activations,
+                                 // dropout, products of gates
     bool view;                   // output 0 is input 0's buffer
     bool fills;                  // a view that runs all the same: it writes to input 0, a buffer (SND_R_BUFFER), and says so
                                  // in the snd_rv of its output

@@ -36,7 +36,7 @@ static const snd_value *value(const planner *w, int32_t inst) {
 }
 
 static const snd_node *node_of(const planner *w, int32_t step) {
-    return w->g->nodes[w->q.step[step].node];
+    return snd_part_of(w->g, w->q.step[step].node, w->q.step[step].part);
 }
 
 static int32_t in_root(const planner *w, int32_t step, int k) {
@@ -364,6 +364,8 @@ static void write_places(planner *w) {
     for (int pos = 0; pos < p->n_order; pos++) {
         const int32_t step = w->at[pos];
         p->order[pos] = w->q.step[step].node;
+        p->part[pos] = w->q.step[step].part;
+        p->again[pos] = w->q.step[step].again;
         for (int k = 0; k < node_of(w, step)->n_out; k++)
             p->place[pos][k] = is_view(w, step) ? -1 : p->life[out_inst(w, step, k)].offset;
     }
@@ -403,18 +405,22 @@ static const double WORK_BYTE = 10, WORK_DRAW = 240;
 
 static void count_work(snd_plan *p) {
     for (int pos = 0; pos < p->n_order; pos++) {
-        const snd_node *n = p->g->nodes[p->order[pos]];
+        const snd_node *n = snd_plan_node(p, pos);
         double flops = 0, bytes = 0, draws = 0;
         if (snd_op_info_at(n->op)->cost) snd_op_info_at(n->op)->cost(p->g, n, &flops, &bytes);
         for (int i = p->first_load[pos]; i < p->first_load[pos + 1]; i++)
             draws += (double)snd_shape_size(p->g->values[p->loads[i].v]->shape);
         p->flops += flops;
+        p->flops_again += p->again[pos] ? flops : 0;
         p->work[pos + 1] = p->work[pos] + flops + WORK_BYTE * bytes + WORK_DRAW * draws;
     }
 }
 
 double snd_plan_flops(const snd_plan *p) {
     return p->flops;
+}
+double snd_plan_flops_again(const snd_plan *p) {
+    return p->flops_again;
 }
 
 double snd_plan_share(const snd_plan *p, int done) {
@@ -436,6 +442,8 @@ static sonde_status make_arrays(snd_arena *a, snd_plan *p) {
 static sonde_status make_step_arrays(snd_arena *a, planner *w, snd_plan *p) {
     p->n_lives = (int)w->q.n_inst;
     SND_NEW(a, p->order, w->q.n + 1);
+    SND_NEW(a, p->part, w->q.n + 1);
+    SND_NEW(a, p->again, w->q.n + 1);
     SND_NEW(a, p->place, w->q.n + 1);
     SND_NEW(a, p->first_load, w->q.n + 2);
     SND_NEW(a, p->life, w->q.n_inst + 1);
@@ -520,7 +528,7 @@ size_t snd_plan_param_bytes(const snd_plan *p) {
 void snd_plan_print(const snd_plan *p, snd_buf *b) {
     snd_buf_printf(b, "%d nodes, %zu bytes of values, %zu of parameters\n", p->n_order, p->bytes, p->param_bytes);
     for (int pos = 0; pos < p->n_order; pos++) {
-        const snd_node *n = p->g->nodes[p->order[pos]];
+        const snd_node *n = snd_plan_node(p, pos);
         for (int i = p->first_load[pos]; i < p->first_load[pos + 1]; i++)
             snd_buf_printf(b, "%d load %%%d @%" PRId64 "\n", pos, p->loads[i].v, p->loads[i].offset);
         snd_buf_printf(b, "%d %s", pos, snd_op_info_at(n->op)->name);

@@ -1,16 +1,11 @@
-// Making a run fit into memory: where a model's graph may be cut, and which plan is taken. Private to lab/.
+// Making a run fit into memory: which plan is taken. Private to lab/.
 #ifndef SND_LAB_FIT_H
 #define SND_LAB_FIT_H
 
 #include "readers/readers.h"
 
-/// "layers.3.y" -> "y": a stream at a layer's end; NULL for every other tap.
-const char *snd_fit_stream(const char *tap);
-/// Marks the stream at the end of each layer, and of several the one made last, as boundaries of the graph. Before fusing.
-void snd_fit_cut(const snd_model *m);
-
 enum { SND_FIT_WAYS = 5 };
-/// From the fastest (0) to the leanest; all but the first need a graph that is cut.
+/// From the fastest (0) to the leanest; all but the first need a graph that is cut (snd_model_cut).
 snd_plan_opts snd_fit_way(int i);
 /// "1.5 GiB", "1 byte": a size as a person would write it.
 const char *snd_fit_bytes(char out[40], size_t n);

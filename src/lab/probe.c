@@ -35,7 +35,7 @@ static sonde_status add_cell(maker *k, snd_cell_spec c) {
 
 // "in.x", "layers.3.x", "out.x", behind a stack's prefix: where costly metrics are worth their price.
 static bool is_stream_name(const char *name) {
-    return snd_fit_stream(name) || (!strstr(name, "layers.") && (strstr(name, "in.") || !strcmp(name, "out.x")));
+    return snd_layer_stream(name) || (!strstr(name, "layers.") && (strstr(name, "in.") || !strcmp(name, "out.x")));
 }
 
 // All metrics of one kind that the statistics node can give.
@@ -115,7 +115,7 @@ static bool is_statistic_of(const char *name) { // running statistics are state,
 }
 
 static sonde_status add_stream_cells(maker *k, const char *name, snd_id v, int exit) {
-    const char *stream = snd_fit_stream(name);
+    const char *stream = snd_layer_stream(name);
     if (!stream) return SONDE_OK;
     const int layer = layer_of(name);
     const snd_id prev = stream_at(k, name, layer - 1, stream), first = stream_at(k, name, -1, "x");
@@ -366,7 +366,7 @@ static sonde_status make_graph(maker *k, bool boundaries) {
     for (int i = 0; i < p->m->n_taps; i++)
         if (is_stream_name(p->m->taps[i].name)) k->is_stream[root(k->g, p->m->taps[i].v)] = true;
     for (int e = 0; e < p->m->n_exits; e++) k->is_stream[root(k->g, p->m->exits[e].out_x)] = true;
-    if (boundaries) snd_fit_cut(p->m);
+    if (boundaries) SND_TRY(snd_model_cut(p->arena, p->m));
     SND_TRY(add_forward(k));
     SND_TRY(add_params(k));
     SND_TRY(find_profiled(k));

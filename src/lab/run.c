@@ -432,7 +432,7 @@ static sonde_status choose_plan(job *j, snd_plan **plan) {
     snd_id *keep;
     SND_NEW(j->arena, keep, j->n_outs);
     for (int i = 0; i < j->n_outs; i++) keep[i] = j->outs[i].v;
-    if (limit) snd_fit_cut(j->m);
+    if (limit) SND_TRY(snd_model_cut(j->arena, j->m));
     (void)snd_g_fuse(j->m->g, keep, j->n_outs);
     for (int i = 0; i < (limit ? SND_FIT_WAYS : 1); i++) {
         const snd_plan_opts way = snd_fit_way(i);

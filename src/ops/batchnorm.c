@@ -124,6 +124,7 @@ static const snd_op_case cases[] = {
 };
 
 const snd_op_info snd_op_batchnorm = {.name = "batchnorm",
+                                      .cheap = true,
                                       .shape = shape,
                                       .run = run,
                                       .grad = grad,

@@ -45,6 +45,7 @@ static const snd_op_case cases[] = {
 };
 
 const snd_op_info snd_op_dropout = {.name = "dropout",
+                                    .cheap = true,
                                     .shape = shape,
                                     .run = run,
                                     .grad = grad,

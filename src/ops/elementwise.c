@@ -142,6 +142,7 @@ static const snd_op_case div_cases[] = {
 };
 
 const snd_op_info snd_op_mul = {.name = "mul",
+                                .cheap = true,
                                 .shape = snd_bcast_shape,
                                 .run = mul_run,
                                 .grad = mul_grad,

@@ -180,6 +180,7 @@ static const snd_op_case norm_cases[] = {
 };
 
 const snd_op_info snd_op_norm = {.name = "norm",
+                                 .cheap = true,
                                  .shape = norm_shape,
                                  .run = norm_run,
                                  .grad = norm_grad,

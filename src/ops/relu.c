@@ -26,6 +26,7 @@ static const snd_op_case relu_cases[] = {{.label = "relu", .n_in = 1, .in = {{2,
                                          {.label = "two words", .n_in = 1, .in = {{2, {3, 30}}}, .lo = -2, .hi = 2}};
 
 const snd_op_info snd_op_relu = {.name = "relu",
+                                 .cheap = true,
                                  .shape = relu_shape,
                                  .run = relu_run,
                                  .grad = relu_grad,

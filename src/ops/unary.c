@@ -144,6 +144,7 @@ static const snd_op_case unary_cases[] = {
 };
 
 const snd_op_info snd_op_unary = {.name = "unary",
+                                  .cheap = true,
                                   .shape = snd_same_shape,
                                   .run = unary_run,
                                   .grad = unary_grad,

@@ -371,3 +371,29 @@ size_t snd_layer_prefix(const char *name, int *layer) {
     *layer = (int)l;
     return (size_t)(end + 1 - name);
 }
+
+const char *snd_layer_stream(const char *name) {
+    int layer;
+    const size_t n = snd_layer_prefix(name, &layer);
+    return n > 0 && !strchr(name + n, '.') ? name + n : NULL;
+}
+
+sonde_status snd_model_cut(snd_arena *a, const snd_model *m) {
+    snd_id *streams;
+    const char *at = NULL; // name of a stream of the layer at work
+    size_t prefix = 0;
+    int n = 0;
+    SND_NEW(a, streams, m->n_taps + 1);
+    for (int i = 0; i < m->n_taps; i++) {
+        const char *name = m->taps[i].name, *stream = snd_layer_stream(name);
+        if (!stream) continue;
+        if (at && ((size_t)(stream - name) != prefix || strncmp(at, name, prefix) != 0)) {
+            snd_g_boundary(m->g, streams, n);
+            n = 0;
+        }
+        at = name;
+        prefix = (size_t)(stream - name);
+        streams[n++] = m->taps[i].v;
+    }
+    return SONDE_OK;
+}

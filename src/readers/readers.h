@@ -74,6 +74,11 @@ sonde_status snd_model_build(snd_arena *a, const snd_spec *spec, const snd_build
 int32_t snd_model_attention(const snd_model *m, const snd_call *c);
 /// "layers.3." and what stands before it, of a name inside a layer: bytes up to behind that dot, and the layer. 0: outside.
 size_t snd_layer_prefix(const char *name, int *layer);
+/// "layers.3.y" -> "y": a stream at a layer's end; NULL for every other tap.
+const char *snd_layer_stream(const char *name);
+/// Marks the streams at the end of each layer as a boundary of the graph. Before fusing. Not those of the last layer: its
+/// backward pass follows at once.
+sonde_status snd_model_cut(snd_arena *a, const snd_model *m) SONDE_MUST_CHECK;
 snd_id snd_model_tap(const snd_model *m, const char *name);    // 0: no such value
 snd_id snd_model_input(const snd_model *m, const char *name);  // 0: no such input
 /// The stacks of a spec in running order, as the walker wants them: one, or encoder and decoder. Returns their number.

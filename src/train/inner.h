@@ -45,6 +45,8 @@ struct snd_trainer {
     snd_train_settings s;
     const snd_optimizer_row *opt;
     const snd_set *set;
+    snd_task task;                         // what the set's examples are; classes: channels, height, width of a row
+    int64_t row[3];
     snd_batches *batches;
     snd_batch batch;
     snd_trainer_opts o;
@@ -54,11 +56,15 @@ struct snd_trainer {
     snd_source source;                     // holds the parameters
     snd_weight *weights; int n_weights;
     char *moments, *average, *sums;        // slabs behind the weights' pointers
-    size_t moment_bytes, average_bytes, sum_bytes, param_bytes;
+    size_t moment_bytes, average_bytes, sum_bytes, param_bytes, gradient_bytes;
     int64_t step;                          // done
 };
 
-/// The model of a net alone.
+/// Nets for batches of n shapes, and how large a slab they need.
+sonde_status snd_nets_make(snd_trainer *t, const snd_batch_shape *shapes, int n) SONDE_MUST_CHECK;
+/// How a plan with a backward pass trades time for memory.
+snd_plan_opts snd_net_way(const snd_trainer *t);
+/// The model of a net alone, cut into layers where the plan wants that.
 sonde_status snd_net_model(snd_trainer *t, snd_batch_shape shape, snd_net_kind kind, snd_model **out) SONDE_MUST_CHECK;
 /// Graph and plan; the executor comes when the slab is there. EVAL: without gradients and dropout; WATCH: with statistics, whose
 /// run gives the same loss and gradients bit for bit.
@@ -74,6 +80,8 @@ uint64_t snd_trainer_step_seed(const snd_trainer *t);
 /// Copies running statistics back to where the next run reads them.
 sonde_status snd_net_keep_states(snd_trainer *t, snd_net *n) SONDE_MUST_CHECK;
 
+/// Sizes of the slabs that the nets' parameters ask for.
+void snd_weights_measure(snd_trainer *t);
 sonde_status snd_weights_make(snd_trainer *t) SONDE_MUST_CHECK;
 /// Adds the gradients of the net's last run to the sums (first: replaces them).
 void snd_weights_collect(snd_trainer *t, const snd_net *n, bool first);

@@ -6,17 +6,22 @@
 
 // ---- making -------------------------------------------------------------------------------------------------------------------
 
+snd_plan_opts snd_net_way(const snd_trainer *t) {
+    snd_plan_opts o = {.again = SND_AGAIN_NONE};
+    if (!strcmp(t->s.recompute, "norms")) o.again = SND_AGAIN_CHEAP;
+    if (!strcmp(t->s.recompute, "layers")) o.again = SND_AGAIN_SEGMENT;
+    return o;
+}
+
 sonde_status snd_net_model(snd_trainer *t, snd_batch_shape shape, snd_net_kind kind, snd_model **out) {
     const bool train = kind != SND_NET_EVAL;
-    int64_t image[3] = {0, 0, 0}; // channels, height, width
-    if (snd_set_task(t->set) == SND_TASK_CLASS) snd_set_row_shape(t->set, image);
     const snd_build b = {.dtype = t->o.dtype,
                          .rows = shape.rows,
                          .tokens = shape.tokens,
                          .src_tokens = shape.src_tokens,
                          .src_lengths = shape.src_tokens > 0,
-                         .height = image[1],
-                         .width = image[2],
+                         .height = t->row[1],
+                         .width = t->row[2],
                          .feed = SND_FEED_TOKENS,
                          .src_feed = SND_FEED_TOKENS,
                          .eval = !train,
@@ -25,7 +30,7 @@ sonde_status snd_net_model(snd_trainer *t, snd_batch_shape shape, snd_net_kind k
                          .with_targets = true};
     SND_TRY(snd_model_build(t->arena, t->spec, &b, out));
     SND_FAIL_IF(!(*out)->loss, SONDE_EUNSUPPORTED, "this model has no loss to train on");
-    return SONDE_OK;
+    return train && snd_net_way(t).again == SND_AGAIN_SEGMENT ? snd_model_cut(t->arena, *out) : SONDE_OK;
 }
 
 // Parameters and, where layers are looked at, the streams at their ends.
@@ -71,7 +76,7 @@ static sonde_status make_plan(snd_trainer *t, snd_net *n) {
     int k = 0;
     SND_NEW(t->arena, keep, 2 * P + 2 + n->n_looks * (2 + 2 * SND_LOOK_CALLS));
     keep[k++] = n->loss;
-    n->scores = !n->grad && snd_set_task(t->set) == SND_TASK_CLASS ? n->m->logits : 0;
+    n->scores = !n->grad && t->task == SND_TASK_CLASS ? n->m->logits : 0;
     if (n->scores) keep[k++] = n->scores;
     for (int i = 0; n->grad && i < P; i++) {
         if (n->grad[i]) keep[k++] = n->grad[i];
@@ -79,7 +84,8 @@ static sonde_status make_plan(snd_trainer *t, snd_net *n) {
     }
     k += keep_looks(n, keep + k);
     (void)snd_g_fuse(g, keep, k);
-    return snd_plan_make(t->arena, g, keep, k, &n->plan);
+    const snd_plan_opts way = snd_net_way(t);
+    return snd_plan_make_by(t->arena, g, keep, k, &way, &n->plan);
 }
 
 sonde_status snd_net_make(snd_trainer *t, snd_batch_shape shape, snd_net_kind kind, snd_net *out) {

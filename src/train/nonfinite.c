@@ -39,7 +39,8 @@ static sonde_status look_at_all(snd_trainer *t, probe *p) {
         if (p->backward[i]) keep[k++] = p->backward[i];
     }
     SND_TRY(snd_graph_status(g));
-    return snd_plan_make(t->arena, g, keep, k, &n->plan);
+    const snd_plan_opts way = snd_net_way(t);
+    return snd_plan_make_by(t->arena, g, keep, k, &way, &n->plan);
 }
 
 static sonde_status make_probe(snd_trainer *t, snd_batch_shape shape, probe *p) {

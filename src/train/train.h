@@ -14,7 +14,7 @@
 /// left to their rule are -1 (whole) or NaN until snd_train_resolve.
 typedef struct snd_train_settings {
     int64_t steps, batch, tokens, accumulate, warmup, eval_every, eval_batches, save_every, monitor_every;
-    const char *optimizer, *schedule, *decay;
+    const char *optimizer, *schedule, *decay, *recompute;
     double lr, lr_end, decay_share, beta1, beta2, opt_eps, weight_decay, clip, label_smoothing, ema;
 } snd_train_settings;
 
@@ -97,7 +97,26 @@ sonde_status snd_trainer_eval(snd_trainer *t, snd_split split, int64_t batches, 
 sonde_status snd_trainer_find_nonfinite(snd_trainer *t, snd_arena *a, const char **where, const char **text) SONDE_MUST_CHECK;
 int64_t snd_trainer_steps(const snd_trainer *t);           // done
 double snd_trainer_epochs(const snd_trainer *t);
-size_t snd_trainer_bytes(const snd_trainer *t);            // slabs of values, parameters, gradients and moments
+
+// ---- what a run takes ---------------------------------------------------------------------------------------------------------
+
+/// Bytes of a trainer's slabs, and the operations of a step as snd_plan_flops counts them (the optimizer's apart).
+typedef struct snd_train_cost {
+    size_t values;             // of everything between inputs and gradients, for the largest batch
+    size_t gradients;          // of the values: the weights' gradients, which stay until the update
+    size_t weights;            // running statistics among them
+    size_t moments, average, sums;     // average: 0 without ema; sums: of a batch's parts, 0 without accumulate
+    double flops, flops_again; // of the largest batch; of these, what recompute adds
+} snd_train_cost;
+size_t snd_train_cost_bytes(const snd_train_cost *c);      // all slabs
+
+/// What a trainer of these settings (resolved) and the largest batch that they name would take; nothing is drawn or computed.
+/// image: channels, height and width of a row (classes alone), zeros: the spec's channels and SND_IMAGE_SIDE.
+/// errors  those of snd_trainer_create
+sonde_status snd_train_foresee(snd_arena *a, const snd_spec *spec, const snd_train_settings *s, snd_dtype dtype,
+                               const int64_t image[3], snd_train_cost *out) SONDE_MUST_CHECK;
+/// What this one took.
+snd_train_cost snd_trainer_cost(const snd_trainer *t);
 
 // ---- checkpoints ------------------------------------------------------------------------------------------------------------
 

@@ -9,10 +9,9 @@
 
 // Rows of numbers must be what the model reads, and its classes enough.
 static sonde_status check_rows(const snd_trainer *t) {
-    int64_t row[3];
+    const int64_t *row = t->row;
     const snd_spec *s = t->spec;
-    if (snd_set_task(t->set) != SND_TASK_CLASS) return SONDE_OK;
-    snd_set_row_shape(t->set, row);
+    if (t->task != SND_TASK_CLASS) return SONDE_OK;
     const bool images = s->family == SND_FAM_CONVNET;
     const int64_t has = images ? row[0] : row[0] * row[1] * row[2], wants = s->inputs > 0 ? s->inputs : s->width;
     SND_FAIL_IF(has != wants, SONDE_ESHAPE, "%s: %s, the model reads %lld; give inputs=%lld", snd_set_name(t->set),
@@ -38,9 +37,8 @@ static sonde_status make_net(snd_trainer *t, snd_batch_shape shape, snd_net_kind
     return SONDE_OK;
 }
 
-static sonde_status make_nets(snd_trainer *t) {
-    const snd_batch_shape *shapes;
-    t->n_nets = snd_batches_shapes(t->batches, &shapes);
+sonde_status snd_nets_make(snd_trainer *t, const snd_batch_shape *shapes, int n) {
+    t->n_nets = n;
     SND_NEW(t->arena, t->nets, t->n_nets);
     SND_NEW(t->arena, t->evals, t->n_nets);
     const bool always = t->s.monitor_every == 1 && t->s.accumulate == 1; // then no other step is made
@@ -69,9 +67,12 @@ static sonde_status start_nets(snd_trainer *t) {
 }
 
 static sonde_status set_up(snd_trainer *t) {
+    const snd_batch_shape *shapes;
+    if (t->task == SND_TASK_CLASS) snd_set_row_shape(t->set, t->row);
     SND_TRY(check_rows(t));
     SND_TRY(open_batches(t));
-    SND_TRY(make_nets(t));
+    const int n = snd_batches_shapes(t->batches, &shapes);
+    SND_TRY(snd_nets_make(t, shapes, n));
     SND_TRY(start_nets(t));
     SND_TRY(snd_weights_make(t));
     return t->watches ? snd_layers_make(t) : SONDE_OK;
@@ -87,6 +88,7 @@ sonde_status snd_trainer_create(const snd_spec *spec, const snd_train_settings *
                        .s = *settings,
                        .opt = snd_optimizer_find(settings->optimizer),
                        .set = set,
+                       .task = snd_set_task(set),
                        .o = *o};
     if (t->o.threads <= 0) t->o.threads = snd_cpu_count();
     const sonde_status s = t->arena ? set_up(t) : SONDE_ENOMEM;
@@ -121,9 +123,6 @@ int64_t snd_trainer_steps(const snd_trainer *t) {
 }
 double snd_trainer_epochs(const snd_trainer *t) {
     return snd_batches_epochs(t->batches, t->step);
-}
-size_t snd_trainer_bytes(const snd_trainer *t) {
-    return t->slab_bytes + t->param_bytes + t->moment_bytes + t->average_bytes + t->sum_bytes;
 }
 
 // ---- a step ---------------------------------------------------------------------------------------------------------------------
@@ -220,7 +219,7 @@ static sonde_status sum_losses(snd_trainer *t, snd_split split, int64_t batches,
         }
     }
     *loss = asked > 0 ? sum / asked : NAN;
-    *accuracy = asked > 0 && snd_set_task(t->set) == SND_TASK_CLASS ? hits / asked : NAN;
+    *accuracy = asked > 0 && t->task == SND_TASK_CLASS ? hits / asked : NAN;
     return SONDE_OK;
 }
 

@@ -47,13 +47,27 @@ static sonde_status list_weights(snd_trainer *t, const snd_description *d) {
         const snd_value *v = snd_g_value(g, snd_g_param_at(g, i));
         void *data;
         SND_TRY(snd_source_data(&t->source, g, i, &data)); // states too: the first run reads them where they stay
-        t->param_bytes += aligned((size_t)snd_shape_size(v->shape) * snd_dtype_size(v->dtype));
         if (!t->nets[0].grad[i]) continue;
         snd_weight *w = &t->weights[t->n_weights++];
         *w = (snd_weight){.param = i, .n = snd_shape_size(v->shape), .name = v->name, .w = data};
         set_decay(t, row_of(d, v->name), w);
     }
     return SONDE_OK;
+}
+
+void snd_weights_measure(snd_trainer *t) {
+    const snd_graph *g = t->nets[0].m->g;
+    size_t one = 0;
+    for (int i = 0; i < snd_g_param_count(g); i++) {
+        const snd_value *v = snd_g_value(g, snd_g_param_at(g, i));
+        const size_t bytes = aligned((size_t)snd_shape_size(v->shape) * snd_dtype_size(v->dtype));
+        t->param_bytes += bytes;
+        if (t->nets[0].grad[i]) one += bytes;
+    }
+    t->gradient_bytes = one;
+    t->moment_bytes = one * (size_t)t->opt->moments;
+    t->average_bytes = t->s.ema > 0 ? one : 0;
+    t->sum_bytes = t->s.accumulate > 1 ? one : 0;
 }
 
 static void *take(char *slab, size_t *at, size_t bytes) {
@@ -64,14 +78,11 @@ static void *take(char *slab, size_t *at, size_t bytes) {
 
 sonde_status snd_weights_make(snd_trainer *t) {
     snd_description *d;
-    size_t one = 0, moment = 0, average = 0, sum = 0;
+    size_t moment = 0, average = 0, sum = 0;
     const size_t size = snd_dtype_size(t->o.dtype);
     SND_TRY(snd_describe_facts(t->arena, t->spec, &d));
     SND_TRY(list_weights(t, d));
-    for (int i = 0; i < t->n_weights; i++) one += aligned((size_t)t->weights[i].n * size);
-    t->moment_bytes = one * (size_t)t->opt->moments;
-    t->average_bytes = t->s.ema > 0 ? one : 0;
-    t->sum_bytes = t->s.accumulate > 1 ? one : 0;
+    snd_weights_measure(t);
     SND_TRY(make_slab(t->moment_bytes, &t->moments));
     if (t->average_bytes) SND_TRY(make_slab(t->average_bytes, &t->average));
     if (t->sum_bytes) SND_TRY(make_slab(t->sum_bytes, &t->sums));
