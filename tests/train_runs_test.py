@@ -27,7 +27,7 @@ def check(ok, what):
 
 
 def train(*args, **how):
-    return subprocess.run([BIN, "train", *args], capture_output=True, text=True, timeout=300, **how)
+    return subprocess.run([BIN, "train", *args], capture_output=True, text=True, timeout=900, **how)
 
 
 def start(data, out, steps):
@@ -80,7 +80,16 @@ def interrupted(data, top, steps):
     return out
 
 
+def until_it_steps(p, out):
+    """Sleeps until the run has logged a step of its own, or is over."""
+    log = os.path.join(out, "metrics.jsonl")
+    at = os.path.getsize(log) if os.path.exists(log) else 0
+    while p.poll() is None and (not os.path.exists(log) or os.path.getsize(log) <= at):
+        time.sleep(0.001)
+
+
 def killed(data, top, steps, kills):
+    """Every other kill comes at any moment of a run's beginning, the rest while it trains and saves, however busy the machine."""
     out = os.path.join(top, "killed")
     rng = random.Random(5)
     begun = resumed = 0
@@ -88,7 +97,9 @@ def killed(data, top, steps, kills):
         args = ["--resume", out] if checkpoints(out) else start(data, out, steps)
         before = checkpoints(out)
         p = subprocess.Popen([BIN, "train", *args], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        time.sleep(rng.uniform(0.02, 0.4))
+        if k % 2:
+            until_it_steps(p, out)
+        time.sleep(rng.uniform(0, 0.03 if k % 2 else 0.3))
         p.kill()
         err = p.communicate()[1]
         check(p.returncode in (-9, 0), f"kill {k}: the run had ended with {p.returncode}: {err}")
@@ -103,7 +114,8 @@ def killed(data, top, steps, kills):
     args = ["--resume", out] if checkpoints(out) else start(data, out, steps)
     r = train(*args)
     check(r.returncode == 0, "resume after the kills: " + r.stderr)
-    print(f"{begun} kills, {resumed} of them in runs that had gone on")
+    print(f"{begun} kills, {resumed} of them in runs that had saved another step")
+    check(resumed >= begun // 5, "the kills came before the runs did anything")
     return out
 
 
@@ -159,7 +171,7 @@ def main():
         rng = random.Random(1)
         words = "the sea of time was a door and we open it slowly".split()
         open(data, "w").write(" ".join(rng.choice(words) for _ in range(20000)))
-        steps = 30 if KILLS <= 20 else 500
+        steps = 30 if KILLS <= 20 else 3000
         plain = os.path.join(top, "plain")
         r = train(*start(data, plain, steps))
         check(r.returncode == 0, r.stderr)
