@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs to a folder of its own (DESTDIR and PREFIX), then builds and runs every example from outside the source
-# tree: with pkg-config, with CMake (shared and static), and its headers with a C++ compiler and one by one.
+# tree: with pkg-config, with CMake (shared and static), one as C++ too, and its headers with a C++ compiler and one by one.
 set -eu
 src=${SONDE_SOURCE_DIR:?} build=${SONDE_BUILD_DIR:?}
 grep -q '^SONDE_SANITIZE:STRING=.' "$build/CMakeCache.txt" && exit 77 # sanitized libraries need sanitized programs
@@ -53,6 +53,18 @@ for header in "$root"/include/sonde/*.h; do
         c++ -Wall -Wextra -Wpedantic -Werror $(pkg-config --cflags sonde) -x c++ -fsyntax-only one.c
     fi
 done
+
+# A program in C++ as well: the one that trains.
+if command -v c++ >/dev/null; then
+    # shellcheck disable=SC2046
+    c++ -Wall -Wextra -Wpedantic -Werror -x c++ "$src/examples/train.c" $(pkg-config --cflags --libs sonde) -o train_cxx
+    ./train_cxx >cxx.out || { echo "examples/train.c failed as C++"; cat cxx.out; exit 1; }
+    cmp cxx.out train.out || { echo "examples/train.c prints something else as C++"; exit 1; }
+fi
+# What a program has trained, the command reads.
+if [ -x "$root/bin/sonde" ]; then
+    "$root/bin/sonde" measure ring --seeds 1 -q >measured || { echo "the command cannot read what examples/train.c saved"; exit 1; }
+fi
 
 if [ -x "$root/bin/sonde" ]; then
     "$root/bin/sonde" --version >/dev/null || { echo "the installed command does not start"; exit 1; }

@@ -5,6 +5,8 @@
 #include "lab/lab.h"
 #include "rules/rules.h"
 
+#include <sonde/train.h>
+
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -163,6 +165,52 @@ static sonde_status run_transformer(snd_arena *a) {
     return snd_lab_run(a, spec, &o, &result);
 }
 
+// A program's own rows, a step on them, one on a batch that it brings, and text. What is saved is another matter.
+static sonde_status train_api(snd_arena *a) {
+    static const float x[8] = {1, 2, -1, 0.5f, 3, -2, 0, 1};
+    static const int64_t labels[4] = {0, 1, 0, 1}, shape[3] = {2, 1, 1};
+    static const char *const keys[] = {"layers=1", "width=8"}, *const settings[] = {"batch=2", "steps=4"},
+                             *share = "valid=0";
+    (void)a;
+    sonde_data *d = NULL;
+    sonde_spec *s = NULL;
+    sonde_trainer *t = NULL;
+    sonde_step step;
+    double scores[4];
+    const sonde_batch b = {.rows = 2, .n_tokens = 1, .targets = labels, .x = x};
+    const sonde_train_opts o = {.settings = settings, .n_settings = 2, .threads = 1};
+    sonde_status status = sonde_data_rows(x, labels, 4, shape, &share, 1, &d);
+    if (status == SONDE_OK) status = sonde_spec_for_data("pre", keys, 2, d, 0, &s);
+    if (status == SONDE_OK) status = sonde_trainer_create(s, d, &o, &t);
+    if (status == SONDE_OK) status = sonde_trainer_step(t, &step);
+    if (status == SONDE_OK) status = sonde_trainer_step_on(t, &b, &step);
+    if (status == SONDE_OK) status = sonde_trainer_scores(t, x, 2, scores);
+    sonde_trainer_destroy(t);
+    sonde_spec_destroy(s);
+    sonde_data_destroy(d);
+    return status;
+}
+
+static sonde_status text_api(snd_arena *a) {
+    static const char *const keys[] = {"layers=1", "width=8", "heads=2"}, *const settings[] = {"batch=2", "steps=4",
+                                                                                               "tokens=4"};
+    (void)a;
+    sonde_data *d = NULL;
+    sonde_spec *s = NULL;
+    sonde_trainer *t = NULL;
+    char *text = NULL;
+    const sonde_train_opts o = {.settings = settings, .n_settings = 3, .threads = 1};
+    sonde_status status = sonde_data_text(SONDE_TASK_LM, "a text of some words, a text", 28, NULL, 0, &d);
+    if (status == SONDE_OK) status = sonde_spec_for_data("pre", keys, 3, d, 4, &s);
+    if (status == SONDE_OK) status = sonde_trainer_create(s, d, &o, &t);
+    if (status == SONDE_OK) status = sonde_trainer_generate_text(t, "a", &(sonde_sampling){.tokens = 3}, &text);
+    sonde_free(text);
+    sonde_trainer_destroy(t);
+    sonde_spec_destroy(s);
+    sonde_data_destroy(d);
+    return status;
+}
+
 static void formulas_survive(void **state) {
     (void)state;
     with_every_allocation_failing(read_formulas, "formulas");
@@ -199,10 +247,17 @@ static void run_survives(void **state) {
     assert_int_equal(system(command), 0);
 }
 
+static void training_survives(void **state) {
+    (void)state;
+    with_every_allocation_failing(train_api, "training on a program's rows");
+    with_every_allocation_failing(text_api, "text from a model");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(formulas_survive), cmocka_unit_test(specs_survive),    cmocka_unit_test(predict_survives),
-        cmocka_unit_test(measure_survives), cmocka_unit_test(judging_survives), cmocka_unit_test(run_survives),
+        cmocka_unit_test(formulas_survive),  cmocka_unit_test(specs_survive),    cmocka_unit_test(predict_survives),
+        cmocka_unit_test(measure_survives),  cmocka_unit_test(judging_survives), cmocka_unit_test(run_survives),
+        cmocka_unit_test(training_survives),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

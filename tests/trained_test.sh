@@ -82,6 +82,20 @@ try 0 measure bare.yaml --seeds 1 --csv; cut -d, -f1-6 out >drawn
 try 0 measure bare.yaml --weights still/checkpoints/1/model.safetensors --seeds 1 --csv; cut -d, -f1-6 out >mapped
 cmp -s drawn mapped || bad "weights from a file are another net than the same ones drawn"
 [ "$(wc -l <drawn)" -gt 300 ] || bad "hardly anything was measured"
+try 0 measure bare.yaml --weights "lm/checkpoints/$newest/model.safetensors" --seeds 1 --json
+python3 - "lm/checkpoints/$newest/model.safetensors" <<'END' || bad "the weights of the file are not those that were measured"
+import json, struct, sys
+raw = open(sys.argv[1], "rb").read()
+n = struct.unpack("<Q", raw[:8])[0]
+head = json.loads(raw[8:8 + n])
+params = {p["name"]: p for p in json.load(open("out"))["params"]}
+for name in ["layers.0.A.q.weight", "layers.1.M.down.weight", "out.N1.weight"]:
+    a, b = head[name]["data_offsets"]
+    w = struct.unpack("<%df" % ((b - a) // 4), raw[8 + n + a:8 + n + b])
+    rms = (sum(x * x for x in w) / len(w)) ** 0.5
+    got = params[name].get("metrics", params[name])["wrms"]
+    assert abs(got / rms - 1) < 1e-6, (name, got, rms)
+END
 # and run takes the same folder
 python3 - <<'END' || bad "cannot write an input"
 import json, struct
@@ -161,6 +175,10 @@ try 0 eval words --data words.csv; out "          no"; out "         yes"; cp ou
 try 0 eval class --data table.csv; grep accuracy one >a; grep accuracy out >b; cmp -s a b || bad "words are other classes than their numbers"
 sed -n '2,6p' words.csv >few.csv # classes, and what rows are normalised by, are those of training
 try 0 eval words --data few.csv --json; json 'd["classes"] == ["no", "yes"] and d["targets"] == 5 and d["confusion"][1] == [0, 1]'
+printf 'a,b,class\n0,0,no\n' >first.csv # of one row alone the moments say nothing
+printf 'a,b,class\n6,4,yes\n' >last.csv
+try 0 eval words --data first.csv --json; json 'd["accuracy"] == 1'
+try 0 eval words --data last.csv --json; json 'd["accuracy"] == 1'
 echo "1,2,perhaps" >>few.csv
 try 3 eval words --data few.csv; err "'perhaps' is none of the 2 classes (no, ...)"
 # batch norm: by the batch as in training, or by its running statistics

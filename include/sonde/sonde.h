@@ -1,4 +1,4 @@
-// Everything public. See spec.h, lab.h, record.h, kernels.h; examples/ has programs.
+// Everything public. See spec.h, lab.h, train.h, record.h, kernels.h; examples/ has programs.
 #ifndef SONDE_H
 #define SONDE_H
 
@@ -7,6 +7,7 @@
 #include <sonde/record.h>
 #include <sonde/spec.h>
 #include <sonde/status.h>
+#include <sonde/train.h>
 #include <sonde/version.h>
 
 #endif

@@ -1,19 +1,8 @@
 // The public interface: thin handles over spec/, lab/, record/ and report/. Every handle owns one arena.
-#include "lab/lab.h"
+#include "api/inner.h"
 #include "report/report.h"
 
-#include <sonde/sonde.h>
 #include <string.h>
-
-struct sonde_spec {
-    snd_arena *arena;
-    snd_spec *spec;
-};
-
-struct sonde_record {
-    snd_arena *arena;
-    snd_record *rec;
-};
 
 // ---- specs ------------------------------------------------------------------------------------------------------------------
 
@@ -55,7 +44,7 @@ const char *sonde_spec_formula(sonde_spec *s) {
 
 // ---- the lab ------------------------------------------------------------------------------------------------------------------
 
-static sonde_status new_record(snd_record_kind kind, sonde_record **out) {
+sonde_status snd_api_record(snd_record_kind kind, sonde_record **out) {
     sonde_record *r = snd_calloc(1, sizeof *r);
     if (!r) return SONDE_ENOMEM;
     r->arena = snd_arena_create();
@@ -81,7 +70,7 @@ static sonde_status lab(const sonde_spec *s, const sonde_lab_opts *o, bool measu
                                 .threads = o->threads};
     const snd_spec *spec = s->spec;
     const char *label = spec->wiring_key ? spec->wiring_key : spec->title ? spec->title : "formula";
-    SND_TRY(new_record(measure ? SND_REC_MEASURE : SND_REC_PREDICT, &r));
+    SND_TRY(snd_api_record(measure ? SND_REC_MEASURE : SND_REC_PREDICT, &r));
     sonde_status status = measure ? snd_lab_measure(r->rec, spec, label, &m) : snd_lab_predict(r->rec, spec, label, &m);
     if (status == SONDE_OK) status = snd_lab_judge(r->rec, spec, 0, &m);
     if (status == SONDE_OK)
@@ -200,7 +189,7 @@ sonde_status sonde_record_write(const sonde_record *r, const char *folder) {
 
 sonde_status sonde_record_read(const char *path, sonde_record **out) {
     sonde_record *r;
-    SND_TRY(new_record(SND_REC_INVALID, &r));
+    SND_TRY(snd_api_record(SND_REC_INVALID, &r));
     const sonde_status status = snd_record_read(r->arena, path, &r->rec);
     if (status == SONDE_OK)
         *out = r;

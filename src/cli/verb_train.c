@@ -122,59 +122,23 @@ static sonde_status open_set(snd_cli *c, const snd_spec *spec, const snd_data_se
     return s == SONDE_EIO && runs_own ? snd_fail_prefix(s, "the run's data, for which --data PATH stands in: ") : s;
 }
 
-// What the spec leaves open follows from the data: vocabulary, and with it positions and their number.
 static sonde_status complete_spec(snd_cli *c, const snd_set *set, snd_task task, int64_t tokens, snd_spec **spec) {
-    const char *more[8];
-    int n = 0;
+    const char *more[SND_LAB_COMPLETE];
+    int n;
     const snd_spec *s = *spec;
-    const bool text = task != SND_TASK_CLASS;
-    if (text && s->vocab == 0) {
-        const int64_t vocab = snd_set_vocab(set);
-        SND_FAIL_IF(vocab == 0, SONDE_EUSAGE, "the data does not say how many tokens there are; give vocab=NUMBER");
-        if (s->family != SND_FAM_TRANSFORMER) more[n++] = "family=transformer";
-        more[n++] = snd_arena_printf(c->arena, "vocab=%lld", (long long)vocab);
-        if (!s->position_given) more[n++] = "position=learned";
-        if (s->context == 0) more[n++] = snd_arena_printf(c->arena, "context=%lld", (long long)tokens);
-        // a tied head of unit variance begins tens of nats above ln(vocab)
-        if (!s->init_text && (s->tie || s->family != SND_FAM_TRANSFORMER)) more[n++] = "init=embed,pos = normal(0.02)";
-    }
-    if (!text && s->outputs == 0) {
-        int64_t shape[3];
-        snd_set_row_shape(set, shape);
-        const int64_t features = s->family == SND_FAM_CONVNET ? shape[0] : shape[0] * shape[1] * shape[2];
-        if (s->inputs == 0) more[n++] = snd_arena_printf(c->arena, "inputs=%lld", (long long)features);
-        more[n++] = snd_arena_printf(c->arena, "outputs=%lld", (long long)snd_set_classes(set));
-    }
-    if (n == 0 && text && s->vocab > snd_set_vocab(set) && snd_set_vocab(set) > 0)
+    SND_TRY(snd_lab_complete(c->arena, s, set, task, tokens, more, &n));
+    if (n == 0 && task != SND_TASK_CLASS && s->vocab > snd_set_vocab(set) && snd_set_vocab(set) > 0)
         snd_note(c, "the model has %lld tokens, the data %lld: vocab=%lld would be enough", (long long)s->vocab,
                  (long long)snd_set_vocab(set), (long long)snd_set_vocab(set));
     if (n == 0) return SONDE_OK;
     snd_buf b = {0};
-    for (int i = 0; i < n; i++) {
-        if (!more[i]) return SONDE_ENOMEM;
-        snd_buf_printf(&b, "%s%s", i ? ", " : "", more[i]);
-    }
+    for (int i = 0; i < n; i++) snd_buf_printf(&b, "%s%s", i ? ", " : "", more[i]);
     snd_note(c, "from the data: %s", b.s ? b.s : "");
     snd_buf_free(&b);
     return snd_cli_load_with(c, more, n, spec);
 }
 
 // ---- the resolved spec ---------------------------------------------------------------------------------------------------------
-
-// The spec that checkpoints and the run's folder hold says how it is trained and on what: it is all that resuming needs.
-static sonde_status set_parts(snd_cli *c, const snd_train_settings *s, const pairs *data, snd_spec *spec) {
-    pairs train;
-    SND_TRY(start_pairs(c, snd_train_key_count() + 2, &train));
-    snd_train_each(s, put_pair, &train);
-    char seed[32];
-    snprintf(seed, sizeof seed, "%lld", (long long)snd_opt_int(c, "seed", 0));
-    put_pair(&train, "seed", seed);
-    put_pair(&train, "dtype", snd_opt_str(c, "dtype", "f32"));
-    if (train.failed) return SONDE_ENOMEM;
-    spec->part[0] = (struct snd_spec_part){"train", train.text, train.n};
-    spec->part[1] = (struct snd_spec_part){"data", data->text, data->n};
-    return SONDE_OK;
-}
 
 // Classes that are words keep their numbers: other files of the same table may lack some.
 static sonde_status keep_classes(const snd_set *set, pairs *data) {
@@ -204,14 +168,14 @@ static sonde_status run(snd_cli *c, snd_spec *spec, pairs *data, snd_train_setti
     SND_TRY(complete_spec(c, set, task, s->tokens > 0 ? s->tokens : 128, &spec));
     SND_TRY(snd_train_resolve(s, spec));
     SND_TRY(keep_classes(set, data));
-    SND_TRY(set_parts(c, s, data, spec));
-    SND_TRY(snd_cli_note_unknown_in(c, set, SND_SPLIT_TRAIN, SND_SPLIT_TEST));
-    const bool again = snd_opt_given(c, "resume");
-    if (c->out_dir && !again) SND_TRY(write_spec(c, spec)); // now: the run may be killed; again: may still be refused
     const snd_trainer_opts t = {.dtype = snd_dtype_find(snd_opt_str(c, "dtype", "f32")),
                                 .seed = (uint64_t)snd_opt_int(c, "seed", 0),
                                 .threads = (int)snd_opt_int(c, "threads", 0),
                                 .stop = c->stop};
+    SND_TRY(snd_lab_train_parts(c->arena, spec, s, &t, data->text, data->n));
+    SND_TRY(snd_cli_note_unknown_in(c, set, SND_SPLIT_TRAIN, SND_SPLIT_TEST));
+    const bool again = snd_opt_given(c, "resume");
+    if (c->out_dir && !again) SND_TRY(write_spec(c, spec)); // now: the run may be killed; again: may still be refused
     snd_record *r = snd_record_create(c->arena, SND_REC_TRAIN);
     snd_run *u = r ? snd_lab_train_open(r, spec, set, &t) : NULL;
     snd_train_view *view = u ? snd_train_view_start(c, NULL, true) : NULL;

@@ -222,6 +222,88 @@ static sonde_status fill_rows(const job *j) {
     return SONDE_OK;
 }
 
+// ---- a batch of the caller's ----------------------------------------------------------------------------------------------
+
+typedef struct feed {
+    const snd_batches *b;
+    const snd_batch *from;
+    int64_t rows, r0, n; // of the planned shape; of the part
+} feed;
+
+// limit 0: unknown.
+static sonde_status check_numbers(const char *what, const int64_t *v, int64_t n, int64_t least, int64_t limit,
+                                  int64_t except) {
+    SND_FAIL_IF(!v, SONDE_EUSAGE, "the batch has no %s", what);
+    for (int64_t i = 0; i < n; i++)
+        SND_FAIL_IF((v[i] < least || (limit && v[i] >= limit)) && v[i] != except, SONDE_ERANGE,
+                    "the batch's %s[%lld] is %lld; %lld to %lld are possible", what, (long long)i, (long long)v[i],
+                    (long long)least, (long long)limit - 1);
+    return SONDE_OK;
+}
+
+static sonde_status check_given(const feed *f) {
+    const snd_batches *b = f->b;
+    const snd_batch *g = f->from;
+    const int64_t R = g->shape.rows, T = g->shape.tokens, S = g->shape.src_tokens, V = b->o.vocab;
+    const bool class = b->d->task == SND_TASK_CLASS;
+    SND_TRY(check_numbers("targets", g->targets, R * T, 0, class ? b->d->classes : V, IGNORED));
+    if (class) {
+        SND_FAIL_IF(!g->x, SONDE_EUSAGE, "the batch has no x");
+        return SONDE_OK;
+    }
+    SND_TRY(check_numbers("tokens", g->tokens, R * T, 0, V, 0));
+    if (b->d->task != SND_TASK_SEQ2SEQ) return SONDE_OK;
+    SND_TRY(check_numbers("src_tokens", g->src_tokens, R * S, 0, V, 0));
+    return g->src_lengths ? check_numbers("src_lengths", g->src_lengths, R, 1, S + 1, 1) : SONDE_OK;
+}
+
+static sonde_status find_shape(feed *f, snd_split s) {
+    const snd_batch_shape *g = &f->from->shape;
+    for (int k = 0; k < f->b->n_buckets; k++) {
+        const snd_batch_shape *u = &f->b->shapes[k];
+        if (u->tokens != g->tokens || u->src_tokens != g->src_tokens) continue;
+        f->rows = u->rows;
+        SND_FAIL_IF(g->rows < 1 || g->rows > u->rows || (s == SND_SPLIT_TRAIN && g->rows != u->rows), SONDE_ESHAPE,
+                    "the batch has %lld rows; %s%lld are needed", (long long)g->rows,
+                    s == SND_SPLIT_TRAIN ? "" : "1 to ", (long long)u->rows);
+        return SONDE_OK;
+    }
+    const snd_batch_shape *u = &f->b->shapes[f->b->n_buckets - 1];
+    SND_FAIL(SONDE_ESHAPE, "the batch's rows have %lld tokens and %lld of a source; %lld and %lld are needed",
+             (long long)g->tokens, (long long)g->src_tokens, (long long)u->tokens, (long long)u->src_tokens);
+}
+
+// Row r of what was given, or one without targets.
+static void copy_row(const feed *f, int64_t r, snd_batch *out) {
+    const snd_batch *g = f->from;
+    const int64_t T = g->shape.tokens, S = g->shape.src_tokens, from = f->r0 + r, *sh = f->b->d->shape;
+    const bool there = from < g->shape.rows, class = f->b->d->task == SND_TASK_CLASS;
+    const int64_t n = class ? sh[0] * sh[1] * sh[2] : 0;
+    for (int64_t i = 0; i < T; i++) {
+        out->targets[r * T + i] = there ? g->targets[from * T + i] : IGNORED;
+        if (!class) out->tokens[r * T + i] = there ? g->tokens[from * T + i] : 0;
+    }
+    for (int64_t i = 0; i < S; i++) out->src_tokens[r * S + i] = there ? g->src_tokens[from * S + i] : 0;
+    if (S) out->src_lengths[r] = there ? g->src_lengths ? g->src_lengths[from] : S : 1;
+    for (int64_t i = 0; i < n; i++) out->x[r * n + i] = there ? g->x[from * n + i] : 0;
+}
+
+static sonde_status copy_given(const snd_batches *b, snd_split s, int64_t part, int64_t parts, snd_batch *out) {
+    feed f = {.b = b, .from = b->given};
+    SND_TRY(find_shape(&f, s));
+    SND_TRY(check_given(&f));
+    f.n = f.rows / parts;
+    f.r0 = part * f.n;
+    out->shape = b->given->shape;
+    out->shape.rows = f.n;
+    for (int64_t r = 0; r < f.n; r++) copy_row(&f, r, out);
+    const int64_t T = out->shape.tokens;
+    out->asked = out->asked_all = 0;
+    for (int64_t i = 0; i < f.n * T; i++) out->asked += out->targets[i] != IGNORED;
+    for (int64_t i = 0; i < b->given->shape.rows * T; i++) out->asked_all += b->given->targets[i] != IGNORED;
+    return SONDE_OK;
+}
+
 // ---- a batch --------------------------------------------------------------------------------------------------------------
 
 static int64_t asked(const job *j, const snd_bucket *u, int64_t r0, int64_t n) {
@@ -240,6 +322,8 @@ static int64_t asked(const job *j, const snd_bucket *u, int64_t r0, int64_t n) {
 sonde_status snd_batches_get(const snd_batches *b, snd_split s, int64_t index, int64_t part, int64_t parts,
                              snd_batch *out) {
     assert(parts > 0 && part >= 0 && part < parts && b->o.rows % parts == 0);
+    if (b->given) return copy_given(b, s, part, parts, out);
+    SND_FAIL_IF(b->d->fed, SONDE_EUSAGE, "there is no data: every batch has to be given");
     SND_FAIL_IF(index < 0 || b->n[s] == 0 || (s != SND_SPLIT_TRAIN && index >= snd_batches_count(b, s)), SONDE_ERANGE,
                 "batch %lld of %s; it has %lld", (long long)index, snd_split_name(s),
                 (long long)snd_batches_count(b, s));

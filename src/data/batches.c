@@ -3,6 +3,7 @@
 #include "data/batches.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 // ---- windows and rows -----------------------------------------------------------------------------------------------------
@@ -173,10 +174,11 @@ static sonde_status check(const snd_batches *b) {
 static sonde_status open_examples(snd_batches *b) {
     const snd_set *d = b->d;
     for (int s = 0; s < SND_SPLIT_COUNT; s++) b->n[s] = examples(b, (snd_split)s);
-    SND_FAIL_IF(b->n[0] == 0, SONDE_EINPUT, "%s: %lld tokens to train on; a sequence needs %lld", d->name,
+    SND_FAIL_IF(b->n[0] == 0 && !d->fed, SONDE_EINPUT, "%s: %lld tokens to train on; a sequence needs %lld", d->name,
                 (long long)d->stream[0].n, (long long)(b->o.tokens + (d->task == SND_TASK_LM)));
     const bool class = d->task == SND_TASK_CLASS;
-    b->bucket[0].shape = (snd_batch_shape){b->o.rows, class ? 1 : b->o.tokens, 0};
+    const int64_t source = d->task == SND_TASK_SEQ2SEQ ? b->o.tokens : 0; // of batches that are given
+    b->bucket[0].shape = (snd_batch_shape){b->o.rows, class ? 1 : b->o.tokens, source};
     b->n_buckets = 1;
     return SONDE_OK;
 }
@@ -194,7 +196,7 @@ sonde_status snd_batches_open(const snd_set *d, const snd_batching *o, snd_batch
     b->fate = snd_key_make(o->seed, "data.mask.fate");
     b->crop = snd_key_make(o->seed, "data.crop");
     sonde_status s = check(b);
-    if (s == SONDE_OK) s = d->task == SND_TASK_SEQ2SEQ ? open_pairs(b) : open_examples(b);
+    if (s == SONDE_OK) s = d->task == SND_TASK_SEQ2SEQ && !d->fed ? open_pairs(b) : open_examples(b);
     for (int k = 0; k < b->n_buckets; k++) b->shapes[k] = b->bucket[k].shape;
     if (s != SONDE_OK) {
         snd_batches_close(b);
@@ -212,11 +214,17 @@ void snd_batches_close(snd_batches *b) {
 
 // ---- asked ----------------------------------------------------------------------------------------------------------------
 
+void snd_batches_give(snd_batches *b, const snd_batch *given) {
+    b->given = given;
+}
+
 int64_t snd_batches_count(const snd_batches *b, snd_split s) {
+    if (b->given) return 1;
     return b->d->task == SND_TASK_SEQ2SEQ ? b->n[s] : (b->n[s] + b->o.rows - 1) / b->o.rows;
 }
 
 double snd_batches_epochs(const snd_batches *b, int64_t index) {
+    if (b->d->fed) return NAN;
     const double n = (double)b->n[SND_SPLIT_TRAIN], i = (double)index;
     return b->d->task == SND_TASK_SEQ2SEQ ? i / n : i * (double)b->o.rows / n;
 }

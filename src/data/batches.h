@@ -22,6 +22,7 @@ struct snd_batches {
     snd_batch_shape shapes[SND_BUCKETS_MAX];
     int n_buckets;
     int32_t *pairs[SND_SPLIT_COUNT]; // bucket by bucket
+    const snd_batch *given;          // NULL: the set's own
 };
 
 /// Window or row that example k of a run (valid, test: of the split) is.

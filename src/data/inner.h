@@ -74,6 +74,8 @@ struct snd_set {
     snd_task task;
     char *name;
     snd_data_settings settings;          // its texts are not kept
+    const snd_memory *memory;            // while it is opened: in place of `path`; NULL: a file
+    bool fed;                            // there is no data: batches are given
     snd_arena *places;                   // while it is opened: paths as they were found; NULL: as they were given
     snd_map map[SND_SPLIT_COUNT];        // path, valid_path, test_path
     snd_tokenizer *tok;

@@ -87,9 +87,8 @@ static sonde_status read(snd_set *d) {
     return SONDE_OK;
 }
 
-sonde_status snd_set_open(const snd_data_settings *s, snd_task task, snd_set **out) {
-    *out = NULL;
-    SND_FAIL_IF(!s->path, SONDE_EUSAGE, "no data to train on; give --data FILE (or path: under data: in the spec)");
+// The settings' path is there: a file's, or a name for what is in memory.
+static sonde_status open(const snd_data_settings *s, const snd_memory *m, snd_task task, snd_set **out) {
     snd_set *d = snd_calloc(1, sizeof *d);
     char *name = d ? snd_malloc(strlen(s->path) + 1) : NULL;
     if (!name) {
@@ -97,14 +96,47 @@ sonde_status snd_set_open(const snd_data_settings *s, snd_task task, snd_set **o
         return SONDE_ENOMEM;
     }
     strcpy(name, s->path);
-    *d = (snd_set){.task = task, .name = name, .settings = *s};
+    *d = (snd_set){.task = task, .name = name, .settings = *s, .memory = m};
     const sonde_status status = read(d);
     snd_arena_destroy(d->places);
     d->places = NULL;
+    d->memory = NULL;
     if (status != SONDE_OK) {
         snd_set_close(d);
         return status;
     }
+    *out = d;
+    return SONDE_OK;
+}
+
+sonde_status snd_set_open(const snd_data_settings *s, snd_task task, snd_set **out) {
+    *out = NULL;
+    SND_FAIL_IF(!s->path, SONDE_EUSAGE, "no data to train on; give --data FILE (or path: under data: in the spec)");
+    return open(s, NULL, task, out);
+}
+
+sonde_status snd_set_of(const snd_memory *m, const snd_data_settings *given, snd_task task, snd_set **out) {
+    snd_data_settings s = *given;
+    *out = NULL;
+    s.path = "memory";
+    const bool images = m->row[1] * m->row[2] > 1;
+    s.kind = m->text ? SND_DATA_TEXT : m->tokens ? SND_DATA_TOKENS : images ? SND_DATA_IMAGES : SND_DATA_TABLE;
+    SND_FAIL_IF(!m->text && !m->tokens && !m->x, SONDE_EUSAGE, "no data: text, tokens or x are needed");
+    return open(&s, m, task, out);
+}
+
+sonde_status snd_set_fed(snd_task task, const int64_t row[3], int64_t classes, snd_set **out) {
+    static const char name[] = "batches";
+    *out = NULL;
+    snd_set *d = snd_calloc(1, sizeof *d);
+    char *copy = d ? snd_malloc(sizeof name) : NULL;
+    if (!copy) {
+        snd_free(d);
+        return SONDE_ENOMEM;
+    }
+    memcpy(copy, name, sizeof name);
+    *d = (snd_set){.task = task, .name = copy, .fed = true, .classes = classes};
+    for (int i = 0; i < 3 && task == SND_TASK_CLASS; i++) d->shape[i] = row[i];
     *out = d;
     return SONDE_OK;
 }
@@ -276,6 +308,10 @@ static void put_count(snd_buf *b, int64_t n) {
 
 void snd_set_describe(const snd_set *d, snd_buf *b) {
     const bool stream = d->kind == SND_DATA_TEXT || d->kind == SND_DATA_TOKENS;
+    if (d->fed) {
+        snd_buf_put(b, "batches that the program feeds");
+        return;
+    }
     const char *what = stream                       ? "tokens"
                        : d->kind == SND_DATA_PAIRS  ? "pairs"
                        : d->kind == SND_DATA_IMAGES ? "images"

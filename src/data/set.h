@@ -54,6 +54,18 @@ typedef struct snd_set snd_set;
 /// that moved together).
 /// errors  SONDE_EIO, SONDE_EINPUT (with file and line), SONDE_EUNSUPPORTED: a kind that does not serve the task
 sonde_status snd_set_open(const snd_data_settings *s, snd_task task, snd_set **out) SONDE_MUST_CHECK;
+/// Data that a program has in memory, one of the three: it is copied, cut into splits and read as a file's would be.
+typedef struct snd_memory {
+    const char *text; size_t n_text;           // lm, mlm
+    const int64_t *tokens; int64_t n_tokens;   // lm; numbers 0 .. 65535
+    const float *x; const int64_t *labels;     // class: [rows, row[0], row[1], row[2]], [rows]
+    int64_t rows, row[3];
+    bool as_is;                                // x is not normalised
+} snd_memory;
+/// errors  as snd_set_open; SONDE_ERANGE, SONDE_EINPUT: a token or label beyond its range, a number that is not finite
+sonde_status snd_set_of(const snd_memory *m, const snd_data_settings *s, snd_task task, snd_set **out) SONDE_MUST_CHECK;
+/// A set without data: its batches are given (snd_batches_give). class: rows [row[0], row[1], row[2]] of so many classes.
+sonde_status snd_set_fed(snd_task task, const int64_t row[3], int64_t classes, snd_set **out) SONDE_MUST_CHECK;
 void snd_set_close(snd_set *d);  // NULL is fine
 snd_data_kind snd_set_kind(const snd_set *d);
 snd_task snd_set_task(const snd_set *d);
@@ -91,6 +103,8 @@ int64_t snd_set_classes(const snd_set *d);
 const char *snd_set_class_name(const snd_set *d, int64_t c);
 /// [channels, height, width] of an image, [features, 1, 1] of a table's row.
 void snd_set_row_shape(const snd_set *d, int64_t shape[3]);
+/// Rows [n, channels, height, width] of the caller's become what the set's own are: less the mean, to the deviation 1.
+void snd_set_normalise(const snd_set *d, int64_t n, float *x);
 
 // ---- batches --------------------------------------------------------------------------------------------------------------------
 
@@ -151,6 +165,11 @@ void snd_batch_free(snd_batch *x);  // safe on zeros
 sonde_status snd_batches_get(const snd_batches *b, snd_split s, int64_t index, int64_t part, int64_t parts,
                              snd_batch *out) SONDE_MUST_CHECK;
 
+/// A batch of the caller's, of one of the shapes, that every snd_batches_get gives from now on, whatever the split and index;
+/// NULL ends that. Fewer rows are possible where nothing is trained: those that lack have no targets. src_lengths NULL: nothing
+/// is padded. It is read, and checked, in snd_batches_get.
+/// errors  of that: SONDE_ESHAPE: no such shape;  SONDE_ERANGE: a token, a length or a target that cannot be
+void snd_batches_give(snd_batches *b, const snd_batch *given);
 /// Element i of permutation number `which` of 0 .. n-1 (0 <= i < n): a Feistel network of six rounds whose rounds are Philox,
 /// on the smallest 4^k >= n, walked until it lands below n (Black, Rogaway 2002).
 int64_t snd_permuted(snd_key key, uint64_t which, int64_t n, int64_t i);

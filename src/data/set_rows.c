@@ -312,12 +312,13 @@ static sonde_status normalise(snd_set *d) {
     double *row = snd_malloc((size_t)row_size(d) * sizeof *row), *mean = snd_calloc(groups, 2 * sizeof *mean);
     d->shift = snd_calloc(groups, sizeof *d->shift);
     d->scale = snd_calloc(groups, sizeof *d->scale);
-    const bool ok = row && mean && d->shift && d->scale;
-    if (ok && all_bytes(d))
+    const bool ok = row && mean && d->shift && d->scale, as_is = d->memory && d->memory->as_is;
+    if (ok && !as_is && all_bytes(d))
         byte_moments(d, mean, mean + groups);
-    else if (ok)
+    else if (ok && !as_is)
         any_moments(d, row, mean, mean + groups);
-    for (size_t g = 0; ok && g < groups; g++) {
+    for (size_t g = 0; ok && as_is && g < groups; g++) d->scale[g] = 1;
+    for (size_t g = 0; ok && !as_is && g < groups; g++) {
         const double var = mean[groups + g] / count;
         d->shift[g] = mean[g];
         d->scale[g] = var > 0 ? 1 / sqrt(var) : 0;
@@ -327,11 +328,33 @@ static sonde_status normalise(snd_set *d) {
     return ok ? SONDE_OK : SONDE_ENOMEM;
 }
 
+// A program's rows stay as wide as they are.
+static sonde_status copy_rows(snd_set *d) {
+    const snd_memory *m = d->memory;
+    char num[40];
+    SND_FAIL_IF(m->rows < 1 || m->row[0] < 1 || m->row[1] < 1 || m->row[2] < 1 || !m->labels, SONDE_EUSAGE,
+                "%s: %lld rows of %lld x %lld x %lld%s; at least 1 of each are needed", d->name, (long long)m->rows,
+                (long long)m->row[0], (long long)m->row[1], (long long)m->row[2], m->labels ? "" : " without labels");
+    memcpy(d->shape, m->row, sizeof d->shape);
+    const int64_t n = m->rows * row_size(d);
+    float *x = snd_malloc((size_t)n * sizeof *x);
+    if (!x) return SONDE_ENOMEM;
+    memcpy(x, m->x, (size_t)n * sizeof *x);
+    d->x[0].t = (snd_tensor){.dtype = SND_F32, .shape = SND_SHAPE(m->rows, m->row[0], m->row[1], m->row[2]), .data = x};
+    d->rows[0] = m->rows;
+    for (int64_t i = 0; i < n; i++)
+        SND_FAIL_IF(!isfinite(x[i]), SONDE_EINPUT, "%s: row %lld, feature %lld: %s; a finite number is needed", d->name,
+                    (long long)(i / row_size(d)), (long long)(i % row_size(d)), snd_format_num(num, (double)x[i], 6));
+    SND_TRY(grow_labels(d));
+    for (int64_t i = 0; i < m->rows; i++) SND_TRY(take_label(d, d->name, i, i, (double)m->labels[i]));
+    return SONDE_OK;
+}
+
 sonde_status snd_set_read_rows(snd_set *d) {
-    if (d->kind == SND_DATA_IMAGES)
-        SND_TRY(read_image_folder(d));
-    else
-        for (int s = 0; s < SND_SPLIT_COUNT; s++) SND_TRY(read_table(d, (snd_split)s));
+    if (d->memory) SND_TRY(copy_rows(d));
+    if (d->kind == SND_DATA_IMAGES && !d->memory) SND_TRY(read_image_folder(d));
+    for (int s = d->memory ? 1 : 0; s < SND_SPLIT_COUNT && d->kind == SND_DATA_TABLE; s++)
+        SND_TRY(read_table(d, (snd_split)s));
     for (int f = 0; f < SND_SPLIT_COUNT; f++)
         if (d->rows[f])
             snd_set_mix(d, d->x[f].t.data, (size_t)(d->rows[f] * row_size(d)) * snd_dtype_size(d->x[f].t.dtype));
@@ -357,5 +380,13 @@ void snd_set_row(const snd_set *d, snd_split s, int64_t r, float *out, int64_t *
             const double v = t == SND_U8 ? bytes[i] : t == SND_F64 ? wide[i] : (double)o[i];
             o[i] = (float)((v - shift) * scale);
         }
+    }
+}
+
+void snd_set_normalise(const snd_set *d, int64_t n, float *x) {
+    const int64_t each = d->shape[1] * d->shape[2], size = row_size(d);
+    for (int64_t i = 0; d->scale && i < n * size; i++) {
+        const int64_t g = i % size / each;
+        x[i] = (float)(((double)x[i] - d->shift[g]) * d->scale[g]);
     }
 }

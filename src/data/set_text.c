@@ -74,10 +74,30 @@ static sonde_status read_folder(const char *path, snd_map *out) {
     return SONDE_OK;
 }
 
+// What a program has, as a file of its kind would hold it.
+static sonde_status copy_memory(const snd_set *d, snd_map *out) {
+    const snd_memory *m = d->memory;
+    const size_t n = m->text ? m->n_text : (size_t)m->n_tokens * sizeof(uint16_t);
+    uint8_t *copy = snd_malloc(n + 1);
+    if (!copy) return SONDE_ENOMEM;
+    *out = (snd_map){.bytes = copy, .n = n, .heap = copy};
+    if (m->text) memcpy(copy, m->text, n);
+    for (int64_t i = 0; !m->text && i < m->n_tokens; i++) {
+        SND_FAIL_IF(m->tokens[i] < 0 || m->tokens[i] > UINT16_MAX, SONDE_ERANGE,
+                    "%s: token %lld is %lld; 0 to %d are possible", d->name, (long long)i, (long long)m->tokens[i],
+                    UINT16_MAX);
+        ((uint16_t *)(void *)copy)[i] = (uint16_t)m->tokens[i];
+    }
+    return SONDE_OK;
+}
+
 static sonde_status open_file(snd_set *d, snd_split s) {
     const char *path = snd_set_path(d, s);
     if (!path) return SONDE_OK;
-    SND_TRY(snd_is_folder(path) ? read_folder(path, &d->map[s]) : snd_map_unpacked(path, &d->map[s]));
+    if (d->memory && s == SND_SPLIT_TRAIN)
+        SND_TRY(copy_memory(d, &d->map[s]));
+    else
+        SND_TRY(snd_is_folder(path) ? read_folder(path, &d->map[s]) : snd_map_unpacked(path, &d->map[s]));
     SND_FAIL_IF(d->map[s].n == 0, SONDE_EINPUT, "%s: empty; there is nothing to learn from or to score", path);
     snd_set_mix(d, d->map[s].bytes, d->map[s].n);
     return SONDE_OK;
@@ -205,7 +225,8 @@ static sonde_status read_tokens(snd_set *d) {
         if (!path) continue;
         SND_FAIL_IF(d->map[f].n % 2, SONDE_EINPUT, "%s: %zu bytes, which are no whole number of 16-bit tokens", path,
                     d->map[f].n);
-        SND_TRY(skip_header(path, &d->map[f], &head));
+        head = 0;
+        if (!d->memory || f) SND_TRY(skip_header(path, &d->map[f], &head));
         const uint16_t *v = (const uint16_t *)(const void *)(d->map[f].bytes + head);
         const size_t n = (d->map[f].n - head) / 2;
         if (f) {

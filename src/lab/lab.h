@@ -86,7 +86,17 @@ snd_measure_opts snd_lab_batch(const snd_spec *spec, const snd_measure_opts *o);
 /// Verdicts (src/rules/) for the runs from first_run on, which came from this spec and these options.
 sonde_status snd_lab_judge(snd_record *r, const snd_spec *spec, int first_run, const snd_measure_opts *o) SONDE_MUST_CHECK;
 
-// ---- train: what a record holds of a run ------------------------------------------------------------------------------------
+// ---- train: what follows from the data, and what a record holds of a run ------------------------------------------------------
+
+/// What a spec leaves open and the data says, as overrides for loading it again ("vocab=65", "position=learned"), in the arena:
+/// the vocabulary and with it family, positions and their number (`tokens`), or inputs and outputs.
+/// errors  SONDE_EUSAGE: the data does not say how many tokens there are
+enum { SND_LAB_COMPLETE = 8 };
+sonde_status snd_lab_complete(snd_arena *a, const snd_spec *s, const snd_set *set, snd_task task, int64_t tokens,
+                              const char *more[SND_LAB_COMPLETE], int *n) SONDE_MUST_CHECK;
+/// Gives the spec the parts train: and data: ("key=value"), which checkpoints write: all that resuming needs. The arena's.
+sonde_status snd_lab_train_parts(snd_arena *a, snd_spec *spec, const snd_train_settings *s, const snd_trainer_opts *o,
+                                 const char *const *data, int n_data) SONDE_MUST_CHECK;
 
 /// The catalogue's key of the wiring, its text where that is short, else "your formula".
 const char *snd_lab_label(const snd_spec *s);

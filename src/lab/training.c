@@ -1,8 +1,77 @@
 // What a record holds of a trained model before and after train/ did its work: the run's head, and how it ended.
 #include "lab/lab.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
+
+// ---- the spec -------------------------------------------------------------------------------------------------------------------
+
+typedef struct overrides {
+    snd_arena *arena;
+    const char **text;
+    int n;
+    bool failed;
+} overrides;
+
+static void put_override(void *to, const char *key, const char *text) {
+    overrides *o = to;
+    o->text[o->n] = snd_arena_printf(o->arena, "%s=%s", key, text);
+    o->failed |= !o->text[o->n++];
+}
+
+static void put_number(overrides *o, const char *key, int64_t v) {
+    char text[32];
+    snprintf(text, sizeof text, "%" PRId64, v);
+    put_override(o, key, text);
+}
+
+static sonde_status complete_text(const snd_spec *s, const snd_set *set, int64_t tokens, overrides *o) {
+    const int64_t vocab = snd_set_vocab(set);
+    SND_FAIL_IF(vocab == 0, SONDE_EUSAGE, "the data does not say how many tokens there are; give vocab=NUMBER");
+    if (s->family != SND_FAM_TRANSFORMER) put_override(o, "family", "transformer");
+    put_number(o, "vocab", vocab);
+    if (!s->position_given) put_override(o, "position", "learned");
+    if (s->context == 0) put_number(o, "context", tokens);
+    // a tied head of unit variance begins tens of nats above ln(vocab)
+    if (!s->init_text && (s->tie || s->family != SND_FAM_TRANSFORMER))
+        put_override(o, "init", "embed,pos = normal(0.02)");
+    return SONDE_OK;
+}
+
+static void complete_rows(const snd_spec *s, const snd_set *set, overrides *o) {
+    int64_t shape[3];
+    snd_set_row_shape(set, shape);
+    const int64_t features = s->family == SND_FAM_CONVNET ? shape[0] : shape[0] * shape[1] * shape[2];
+    if (s->inputs == 0) put_number(o, "inputs", features);
+    put_number(o, "outputs", snd_set_classes(set));
+}
+
+sonde_status snd_lab_complete(snd_arena *a, const snd_spec *s, const snd_set *set, snd_task task, int64_t tokens,
+                              const char *more[SND_LAB_COMPLETE], int *n) {
+    overrides o = {.arena = a, .text = more};
+    if (task != SND_TASK_CLASS && s->vocab == 0) SND_TRY(complete_text(s, set, tokens, &o));
+    if (task == SND_TASK_CLASS && s->outputs == 0) complete_rows(s, set, &o);
+    *n = o.n;
+    return o.failed ? SONDE_ENOMEM : SONDE_OK;
+}
+
+sonde_status snd_lab_train_parts(snd_arena *a, snd_spec *spec, const snd_train_settings *s, const snd_trainer_opts *o,
+                                 const char *const *data, int n_data) {
+    overrides train = {.arena = a};
+    char seed[32];
+    SND_NEW(a, train.text, snd_train_key_count() + 2);
+    snd_train_each(s, put_override, &train);
+    snprintf(seed, sizeof seed, "%" PRIu64, o->seed);
+    put_override(&train, "seed", seed);
+    put_override(&train, "dtype", snd_dtype_name(o->dtype));
+    if (train.failed) return SONDE_ENOMEM;
+    spec->part[0] = (struct snd_spec_part){"train", train.text, train.n};
+    spec->part[1] = (struct snd_spec_part){"data", data, n_data};
+    return SONDE_OK;
+}
+
+// ---- the record -----------------------------------------------------------------------------------------------------------------
 
 const char *snd_lab_label(const snd_spec *s) {
     enum { SHORT = 24 };

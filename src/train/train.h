@@ -92,6 +92,16 @@ sonde_status snd_trainer_step(snd_trainer *t, snd_step *out) SONDE_MUST_CHECK;
 /// the weights where there is one. accuracy: share of the examples whose class has the largest score; NaN: no classes.
 sonde_status snd_trainer_eval(snd_trainer *t, snd_split split, int64_t batches, double *loss,
                               double *accuracy) SONDE_MUST_CHECK;
+/// Both on a batch of the caller's (snd_batches_give), which is read before the call returns and, after a step, by
+/// snd_trainer_find_nonfinite; the data's own batches go on where they were but for those that steps have counted.
+sonde_status snd_trainer_step_on(snd_trainer *t, const snd_batch *b, snd_step *out) SONDE_MUST_CHECK;
+sonde_status snd_trainer_eval_on(snd_trainer *t, const snd_batch *b, double *loss, double *accuracy) SONDE_MUST_CHECK;
+/// Scores of the batch's rows, [rows, outputs], of a model of classes, as validation sees them. Targets are not looked at.
+sonde_status snd_trainer_scores(snd_trainer *t, const snd_batch *b, double *out) SONDE_MUST_CHECK;
+/// The weights, and a graph of the spec that says what they are. Borrowed.
+snd_source *snd_trainer_source(snd_trainer *t, const snd_graph **g);
+/// Calls use(ctx, source, g) with the weights as validation sees them in the source, which serves every graph of the spec.
+sonde_status snd_trainer_use(snd_trainer *t, sonde_status (*use)(void *ctx, snd_source *source, const snd_graph *g), void *ctx) SONDE_MUST_CHECK;
 /// After a loss or a gradient that is not finite: where in the step's computation that began, as a sentence ("layers.3.M.out is
 /// the first value that is not finite"), in the arena. Runs the step's batch once more with every value looked at.
 sonde_status snd_trainer_find_nonfinite(snd_trainer *t, snd_arena *a, const char **where, const char **text) SONDE_MUST_CHECK;

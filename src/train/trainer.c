@@ -4,6 +4,7 @@
 #include "train/inner.h"
 
 #include <math.h>
+#include <string.h>
 
 // ---- life -----------------------------------------------------------------------------------------------------------------------
 
@@ -227,6 +228,65 @@ sonde_status snd_trainer_eval(snd_trainer *t, snd_split split, int64_t batches, 
     const int64_t n = snd_batches_count(t->batches, split);
     swap_average(t);
     const sonde_status s = sum_losses(t, split, batches > 0 && batches < n ? batches : n, loss, accuracy);
+    swap_average(t);
+    return s;
+}
+
+// ---- on what the caller brings ----------------------------------------------------------------------------------------------------
+
+sonde_status snd_trainer_step_on(snd_trainer *t, const snd_batch *b, snd_step *out) {
+    snd_batches_give(t->batches, b);
+    const sonde_status s = snd_trainer_step(t, out);
+    if (s != SONDE_OK || (isfinite(out->loss) && isfinite(out->grad_norm))) snd_batches_give(t->batches, NULL);
+    return s;
+}
+
+sonde_status snd_trainer_eval_on(snd_trainer *t, const snd_batch *b, double *loss, double *accuracy) {
+    snd_batches_give(t->batches, b);
+    const sonde_status s = snd_trainer_eval(t, SND_SPLIT_VALID, 1, loss, accuracy);
+    snd_batches_give(t->batches, NULL);
+    return s;
+}
+
+// The rows that there are, part by part.
+static sonde_status read_scores(snd_trainer *t, int64_t rows, double *out) {
+    const int64_t C = t->spec->outputs;
+    for (int64_t part = 0, done = 0; part < t->s.accumulate && done < rows; part++) {
+        SND_TRY(snd_batches_get(t->batches, SND_SPLIT_VALID, 0, part, t->s.accumulate, &t->batch));
+        snd_net *n = net_for(t, t->evals, &t->batch.shape);
+        SND_FAIL_IF(!n, SONDE_EINTERNAL, "a batch of a shape that was not planned");
+        const int64_t here = t->batch.shape.rows < rows - done ? t->batch.shape.rows : rows - done;
+        double *all = snd_malloc((size_t)(t->batch.shape.rows * C) * sizeof *all);
+        if (!all) return SONDE_ENOMEM;
+        sonde_status s = snd_net_run(t, n, t->o.seed, 0, 1);
+        if (s == SONDE_OK) s = snd_exec_get(n->x, n->scores, all);
+        if (s == SONDE_OK) memcpy(out + done * C, all, (size_t)(here * C) * sizeof *out);
+        snd_free(all);
+        SND_TRY(s);
+        done += here;
+    }
+    return SONDE_OK;
+}
+
+sonde_status snd_trainer_scores(snd_trainer *t, const snd_batch *b, double *out) {
+    SND_FAIL_IF(snd_set_task(t->set) != SND_TASK_CLASS, SONDE_EUNSUPPORTED, "scores are for models of classes");
+    snd_batches_give(t->batches, b);
+    swap_average(t);
+    const sonde_status s = read_scores(t, b->shape.rows, out);
+    swap_average(t);
+    snd_batches_give(t->batches, NULL);
+    return s;
+}
+
+snd_source *snd_trainer_source(snd_trainer *t, const snd_graph **g) {
+    *g = t->nets[0].m->g;
+    return &t->source;
+}
+
+sonde_status snd_trainer_use(snd_trainer *t, sonde_status (*use)(void *ctx, snd_source *source, const snd_graph *g),
+                             void *ctx) {
+    swap_average(t);
+    const sonde_status s = use(ctx, &t->source, t->nets[0].m->g);
     swap_average(t);
     return s;
 }
