@@ -320,7 +320,8 @@ int64_t sonde_trainer_steps(const sonde_trainer *t) {
     return snd_trainer_steps(t->t);
 }
 size_t sonde_trainer_bytes(const sonde_trainer *t) {
-    return snd_trainer_bytes(t->t);
+    const snd_train_cost c = snd_trainer_cost(t->t);
+    return snd_train_cost_bytes(&c);
 }
 
 static void put_eval(double loss, double accuracy, double *to_loss, double *to_accuracy) {
