@@ -40,17 +40,17 @@ PLAIN_SETTINGS = [{}, {"OPENBLAS_NUM_THREADS": "1"}]
 
 
 def tuned_settings():
-    """The plain ones; OpenBLAS for OpenMP where it is installed; and that with bound threads, AVX-512 kernels where the
-    processor has them, and a malloc that gives nothing back to the system."""
+    """The plain ones; OpenBLAS for OpenMP where it is installed, with bound threads; and the last of these with AVX-512 kernels
+    where the processor has them and a malloc that gives nothing back to the system."""
     openmp = glob.glob("/usr/lib/*/openblas-openmp")
-    if not openmp:
-        return PLAIN_SETTINGS
     with open("/proc/cpuinfo", encoding="utf-8") as f:
         wide = "avx512f" in f.read()
-    blas = {"LD_LIBRARY_PATH": openmp[0]}
+    blas = [{"LD_LIBRARY_PATH": openmp[0]}] if openmp else []
     keep = {k: str(4 << 30) for k in ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")}
-    tuned = {**blas, "OMP_PROC_BIND": "true", **keep, "MALLOC_TOP_PAD_": str(256 << 20), **({"ATEN_CPU_CAPABILITY": "avx512"} if wide else {})}
-    return [*PLAIN_SETTINGS, blas, tuned]
+    # OpenBLAS' own threads would all inherit one processor from a bound caller
+    best = {**blas[0], "OMP_PROC_BIND": "true"} if openmp else PLAIN_SETTINGS[-1]
+    tuned = {**best, **keep, "MALLOC_TOP_PAD_": str(256 << 20), **({"ATEN_CPU_CAPABILITY": "avx512"} if wide else {})}
+    return [*PLAIN_SETTINGS, *blas, tuned]
 
 
 def fastest_setting(seconds, tuned):

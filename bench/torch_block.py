@@ -1,5 +1,5 @@
-"""A pre-LN Transformer block, causal, gelu in its tanh form, as one writes it plainly in PyTorch: of torch_gpt2.py and
-torch_train.py."""
+"""A pre-LN Transformer block, causal, gelu in its tanh form, and a GPT of such blocks (learned positions, tied head) of any
+size, as one writes them plainly in PyTorch: of torch_gpt2.py, torch_train.py and torch_rounds.py."""
 import math
 
 import torch
@@ -23,3 +23,22 @@ class Block(torch.nn.Module):
     def forward(self, x, hidden):
         x = x + self.attention(self.norm1(x), hidden)
         return x + self.down(torch.nn.functional.gelu(self.up(self.norm2(x)), approximate="tanh"))
+
+
+class GPT(torch.nn.Module):
+    def __init__(self, layers, width, heads, vocab, context):
+        super().__init__()
+        self.embed, self.position = torch.nn.Embedding(vocab, width), torch.nn.Embedding(context, width)
+        self.blocks = torch.nn.ModuleList(Block(width, heads) for _ in range(layers))
+        self.norm = torch.nn.LayerNorm(width)
+        for p in self.parameters():
+            if p.dim() == 2:
+                torch.nn.init.normal_(p, std=0.02)
+
+    def forward(self, tokens):
+        t = tokens.shape[1]
+        hidden = torch.ones(t, t, dtype=torch.bool).triu(1)
+        x = self.embed(tokens) + self.position(torch.arange(t))
+        for block in self.blocks:
+            x = block(x, hidden)
+        return self.norm(x) @ self.embed.weight.T

@@ -11,26 +11,7 @@ import time
 
 import torch
 from common import blas
-from torch_block import Block
-
-
-class GPT(torch.nn.Module):
-    def __init__(self, layers, width, heads, vocab, context):
-        super().__init__()
-        self.embed, self.position = torch.nn.Embedding(vocab, width), torch.nn.Embedding(context, width)
-        self.blocks = torch.nn.ModuleList(Block(width, heads) for _ in range(layers))
-        self.norm = torch.nn.LayerNorm(width)
-        for p in self.parameters():
-            if p.dim() == 2:
-                torch.nn.init.normal_(p, std=0.02)
-
-    def forward(self, tokens):
-        t = tokens.shape[1]
-        hidden = torch.ones(t, t, dtype=torch.bool).triu(1)
-        x = self.embed(tokens) + self.position(torch.arange(t))
-        for block in self.blocks:
-            x = block(x, hidden)
-        return self.norm(x) @ self.embed.weight.T
+from torch_block import GPT
 
 
 def main():

@@ -5,6 +5,7 @@
 #include "check.h"
 
 #include "base/base.h"
+#include "base/machine.h"
 
 #include <float.h>
 #include <locale.h>
@@ -503,8 +504,27 @@ static void parallel_works_in_a_forked_child(void **state) {
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
+static void memory_has_a_peak(void **state) {
+    (void)state;
+    enum { BYTES = 96 << 20 };
+    snd_memory_peak_start();
+    const double before = snd_memory_peak();
+    if (isnan(before)) skip(); // no /proc
+    char *p = snd_slab_alloc(BYTES);
+    assert_non_null(p);
+    memset(p, 1, BYTES);
+    snd_free(p);
+    const double with = snd_memory_peak();
+    assert_true(with >= before + 0.9 * BYTES);
+    snd_memory_peak_start(); // what was kept for the next taker is given back too
+    assert_true(snd_memory_peak() < with - 0.5 * BYTES);
+}
+
 static void machine_is_described(void **state) {
     (void)state;
+    char cpu[64];
+    snd_cpu_name(cpu);
+    assert_true(cpu[0] && !strchr(cpu, '\n'));
     assert_true(snd_cpu_count() >= 1);
     assert_true(snd_isa_best() >= SND_ISA_BASE && snd_isa_best() <= SND_ISA_AVX512);
     setenv("SONDE_ISA", "base", 1);
@@ -764,6 +784,7 @@ int main(void) {
         cmocka_unit_test(parallel_waits_for_the_slowest),
         cmocka_unit_test(parallel_works_in_a_forked_child),
         cmocka_unit_test(machine_is_described),
+        cmocka_unit_test(memory_has_a_peak),
         cmocka_unit_test(files_are_written_whole_or_not_at_all),
         cmocka_unit_test(links_and_permissions_survive_writing),
         cmocka_unit_test(folders_are_asked_and_devices_refused),

@@ -6,6 +6,7 @@
 #define _GNU_SOURCE // madvise
 #endif
 #include "base/base.h"
+#include "base/machine.h"
 
 #include <assert.h>
 #include <malloc.h>
@@ -209,6 +210,18 @@ void snd_heap_keep_pages(void) {
     const size_t gap = HUGE - (uintptr_t)start % HUGE;
     (void)madvise(start + gap, (size_t)first - HUGE, MADV_HUGEPAGE); // advice: refused is fine
     free(start);
+}
+
+void snd_heap_give_back(void) {
+    pthread_mutex_lock(&spares_lock);
+    for (int i = 0; i < SPARES; i++) {
+        free(spares[i].raw);
+        spares[i].raw = NULL;
+    }
+    pthread_mutex_unlock(&spares_lock);
+#if defined(__GLIBC__)
+    malloc_trim(0);
+#endif
 }
 
 bool snd_grow(void **p, int64_t *cap, int64_t need, size_t size) {

@@ -1,10 +1,12 @@
 // Which instruction sets this CPU (and its system) runs. SONDE_ISA in the environment can lower the answer, never
-// raise it; other values of it are ignored. And how much memory the machine has.
+// raise XX
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE // _SC_PHYS_PAGES
 #endif
 #include "base/base.h"
+#include "base/machine.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -35,4 +37,47 @@ snd_isa snd_isa_best(void) {
 size_t snd_memory_bytes(void) {
     const long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
     return pages > 0 && size > 0 ? (size_t)pages * (size_t)size : 0;
+}
+
+// The value behind "key:" in one of the system's lists of keys.
+static bool look_up(const char *path, const char *key, char *out, size_t size) {
+    char line[256];
+    bool found = false;
+    FILE *f = fopen(path, "r");
+    while (f && !found && fgets(line, sizeof line, f)) {
+        const size_t n = strlen(key);
+        if (strncmp(line, key, n) != 0) continue;
+        const char *v = line + n + strspn(line + n, " \t");
+        if (*v++ != ':') continue;
+        v += strspn(v, " \t");
+        snprintf(out, size, "%.*s", (int)strcspn(v, "\n"), v);
+        found = *out != 0;
+    }
+    if (f) fclose(f);
+    return found;
+}
+
+void snd_cpu_name(char out[64]) {
+    if (!look_up("/proc/cpuinfo", "model name", out, 64)) snprintf(out, 64, "unknown");
+}
+
+double snd_machine_load(void) {
+    double load;
+    return getloadavg(&load, 1) == 1 ? load : NAN;
+}
+
+void snd_memory_peak_start(void) {
+    snd_heap_give_back();
+    FILE *f = fopen("/proc/self/clear_refs", "w");
+    if (!f) return;
+    (void)fputs("5", f); // sets the peak to what is in memory now (man 5 proc)
+    fclose(f);
+}
+
+double snd_memory_peak(void) {
+    char text[64];
+    const char *end;
+    double kib;
+    if (!look_up("/proc/self/status", "VmHWM", text, sizeof text) || !snd_parse_num(text, &kib, &end)) return NAN;
+    return 1024 * kib;
 }

@@ -1,11 +1,13 @@
-// Benchmarks of the kernels; see bench.h. A case is a row of `cases`: what runs, on which shape, and which limit bounds
-// it. A turn runs the case and its limit once each, long enough for the clock.
-#include "lab/bench.h"
+// Turns, and the benchmarks of the kernels; see bench.h. A kernel's case is a row of `jobs`: what runs, on which shape, and
+// which limit bounds it. A turn runs the case, its limit and the rival once each, long enough for the clock.
 #include "kernels/kernels.h"
+#include "lab/bench_impl.h"
+#include "lab/rival.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 // One set of buffers serves all cases: their largest array has ROOM elements of 8 bytes, or BIG_ROOM where the cases are
 // run whose arrays leave every cache.
@@ -54,6 +56,11 @@ static void read_all(const job *j, desk *d) {
     d->sink += snd_k_absmax(d->threads, j->t, j->a * j->b, d->x);
 }
 
+// The matrix of a product of few rows, which lies in y.
+static void read_matrix(const job *j, desk *d) {
+    d->sink += snd_k_absmax(d->threads, j->t, j->b * j->c, d->y);
+}
+
 static double size_of(const job *j) {
     return (double)snd_dtype_size(j->t);
 }
@@ -68,6 +75,12 @@ static double four(const job *j) {
 }
 static double one(const job *j) {
     return size_of(j) * (double)j->a * (double)j->b;
+}
+static double seven(const job *j) {
+    return 7 * size_of(j) * (double)j->a * (double)j->b;
+}
+static double matrix(const job *j) {
+    return size_of(j) * (double)j->b * (double)j->c;
 }
 static double elements(const job *j) {
     return (double)j->a * (double)j->b;
@@ -109,6 +122,10 @@ static void addnorm_bwd(const job *j, desk *d) {
 static void batch_fwd(const job *j, desk *d) {
     snd_k_batch_fwd(d->threads, j->t, j->a, j->b, 1e-5, 0, d->x, d->g, d->b, d->z, d->m, d->r, NULL, NULL);
 }
+static void batch_bwd(const job *j, desk *d) {
+    d->sink +=
+        snd_k_batch_bwd(d->threads, j->t, j->a, j->b, 1e-5, 0, d->y, d->x, d->g, d->m, d->r, NULL, d->z, d->w, d->b);
+}
 static void unary(const job *j, desk *d) {
     d->sink += snd_k_unary(d->threads, j->t, (snd_kfn)j->how, j->a * j->b, 1, d->x, d->z);
 }
@@ -121,6 +138,29 @@ static void relu(const job *j, desk *d) {
 static void relu_bwd(const job *j, desk *d) {
     d->sink += snd_k_relu_bwd(d->threads, j->t, j->a * j->b, d->bits, d->y, d->z);
 }
+static void dropout(const job *j, desk *d) {
+    d->sink += snd_k_dropout(d->threads, j->t, d->key, 0.1, 0, 1, j->a * j->b, d->x, d->z);
+}
+// Rows are tokens of one sequence, of heads of HEAD features.
+enum { HEAD = 64 };
+static void rope(const job *j, desk *d) {
+    snd_k_rope(d->threads, j->t, 1, j->a, j->b / HEAD, HEAD, HEAD, false, 1e4, 0, 1, d->x, d->z);
+}
+static void softmax(const job *j, desk *d) {
+    snd_k_softmax(d->threads, j->t, j->a, j->b, 0.125, d->x, d->z);
+}
+// Cross-entropy of rows of logits, and its gradient.
+static void loss(const job *j, desk *d) {
+    int64_t used;
+    const int64_t *targets = (const int64_t *)d->bits;
+    d->sink += snd_k_xent_fwd(d->threads, j->t, j->a, j->b, 1, 0, d->x, targets, -100, d->m, &used);
+    snd_k_xent_bwd(d->threads, j->t, j->a, j->b, 1, 0, d->x, targets, -100, d->m, used, 1, d->z);
+}
+// Weights in y, their gradient in x, the moments in z and w.
+static void adamw(const job *j, desk *d) {
+    const snd_kupdate u = {SND_KRULE_ADAMW, 1e-4, 0.9, 0.95, 1e-8, 0.1, 0, 1, 1};
+    snd_k_update(d->threads, j->t, &u, j->a * j->b, d->x, d->y, d->z, d->w, NULL);
+}
 static void normals(const job *j, desk *d) {
     snd_k_fill_normal(d->threads, j->t, d->key, 0, j->a * j->b, 0.02, d->z);
 }
@@ -132,7 +172,6 @@ static void moments(const job *j, desk *d) {
 
 // Causal attention, forward and backward: a examples, b tokens, c heads of HEAD features. x holds q, k, v, out; y dout;
 // z the gradients. Counted are the six products of the half that is read; backward computes the scores a second time.
-enum { HEAD = 64 };
 static int64_t tokens_size(const job *j) {
     return j->a * j->b * j->c * HEAD;
 }
@@ -175,6 +214,26 @@ static void attention(const job *j, desk *d) {
     snd_k_attn_bwd(d->threads, j->t, &a, &g, d->work);
 }
 
+// a images of b x b places and c channels, through a 3x3 convolution to as many.
+static snd_kconv conv_call(const job *j) {
+    return (snd_kconv){j->a, j->b, j->b, j->c, j->c, 3, 1};
+}
+static double conv_flops(const job *j) {
+    return 18 * (double)j->a * (double)(j->b * j->b) * (double)(j->c * j->c);
+}
+static void conv_fwd(const job *j, desk *d) {
+    const snd_kconv c = conv_call(j);
+    snd_k_conv_fwd(d->threads, j->t, &c, d->x, d->y, d->z, d->work);
+}
+static void conv_dx(const job *j, desk *d) {
+    const snd_kconv c = conv_call(j);
+    snd_k_conv_dx(d->threads, j->t, &c, d->x, d->y, d->z, d->work);
+}
+static void conv_dw(const job *j, desk *d) {
+    const snd_kconv c = conv_call(j);
+    snd_k_conv_dw(d->threads, j->t, &c, d->x, d->w, d->z, d->work);
+}
+
 #define GEMM(t, M, N, K, how)                                                                                          \
     { "gemm", #M "x" #N "x" #K " " #how, "GFLOP/s", "multiply-adds", gemm, peak, flops, NULL, t, M, N, K, how, false }
 #define NORM(what, R, D, run, limit, bytes, bound, how)                                                                \
@@ -194,9 +253,30 @@ static void attention(const job *j, desk *d) {
         "attention", "causal " #B "x" #T " " #H "x64", "GFLOP/s", "multiply-adds", attention, peak, attention_flops,   \
             NULL, t, B, T, H, 0, false                                                                                 \
     }
+#define CONV(what, B, H, C, run)                                                                                       \
+    {                                                                                                                  \
+        "conv", what " 3x3 " #B "x" #H "x" #H "x" #C, "GFLOP/s", "multiply-adds", run, peak, conv_flops, NULL,         \
+            SND_F32, B, H, C, 0, false                                                                                 \
+    }
+#define LIMIT(what, t, unit, run, bytes, R, D, big)                                                                    \
+    { "limit", what, unit, "", run, NULL, bytes, NULL, t, R, D, 0, 0, big }
 #define EACH(what, R, D, run, limit, bytes, bound, how)                                                                \
     { "elementwise", what " " #R "x" #D, "GB/s", bound, run, limit, bytes, bytes, SND_F32, R, D, 0, how, false }
 static const job jobs[] = {
+    LIMIT("multiply-adds", SND_F32, "GFLOP/s", peak, NULL, 0, 0, false),
+    LIMIT("multiply-adds", SND_F64, "GFLOP/s", peak, NULL, 0, 0, false),
+    LIMIT("dot products", SND_BF16, "GFLOP/s", peak, NULL, 0, 0, false),
+    LIMIT("copy 256x256", SND_F32, "GB/s", copy, two, 256, 256, false),
+    LIMIT("add 256x256", SND_F32, "GB/s", triad, three, 256, 256, false),
+    LIMIT("copy 2048x768", SND_F32, "GB/s", copy, two, 2048, 768, false),
+    LIMIT("streaming copy 2048x768", SND_F32, "GB/s", stream, two, 2048, 768, false),
+    LIMIT("add 2048x768", SND_F32, "GB/s", triad, three, 2048, 768, false),
+    LIMIT("streaming add 2048x768", SND_F32, "GB/s", stream_triad, three, 2048, 768, false),
+    LIMIT("copy 32768x768", SND_F32, "GB/s", copy, two, 32768, 768, true),
+    LIMIT("streaming copy 32768x768", SND_F32, "GB/s", stream, two, 32768, 768, true),
+    LIMIT("add 32768x768", SND_F32, "GB/s", triad, three, 32768, 768, true),
+    LIMIT("streaming add 32768x768", SND_F32, "GB/s", stream_triad, three, 32768, 768, true),
+    LIMIT("read 32768x768", SND_F32, "GB/s", read_all, one, 32768, 768, true),
     GEMM(SND_F32, 256, 256, 256, NN),
     GEMM(SND_F32, 256, 256, 256, NT),
     GEMM(SND_F32, 256, 256, 256, TN),
@@ -205,10 +285,21 @@ static const job jobs[] = {
     GEMM(SND_F32, 256, 1024, 1024, NT),
     GEMM(SND_F64, 256, 256, 256, NN),
     GEMM(SND_F64, 64, 64, 256, NT),
+    GEMM(SND_F32, 256, 128, 128, NT),
+    GEMM(SND_F32, 256, 768, 768, NT),
+    GEMM(SND_F32, 256, 768, 768, NN),
+    GEMM(SND_F32, 768, 768, 256, TN),
+    {"gemm", "1x4096x4096 NT", "GB/s", "read", gemm, read_matrix, matrix, matrix, SND_F32, 1, 4096, 4096, NT, true},
     ATTN(SND_F32, 4, 256, 12),
     ATTN(SND_F32, 1, 1024, 12),
     ATTN(SND_F32, 1, 4096, 2),
     ATTN(SND_F64, 1, 256, 12),
+    CONV("fwd", 64, 32, 16, conv_fwd),
+    CONV("dx", 64, 32, 16, conv_dx),
+    CONV("dw", 64, 32, 16, conv_dw),
+    CONV("fwd", 64, 8, 64, conv_fwd),
+    CONV("dx", 64, 8, 64, conv_dx),
+    CONV("dw", 64, 8, 64, conv_dw),
     NORM("layer fwd", 256, 256, norm_fwd, copy, two, "copy", SND_KNORM_LAYER),
     NORM("layer bwd", 256, 256, norm_bwd, triad, three, "add", SND_KNORM_LAYER),
     NORM("layer fwd", 2048, 768, norm_fwd, copy, two, "copy", SND_KNORM_LAYER),
@@ -220,30 +311,66 @@ static const job jobs[] = {
     BIGS(32768, 768),
     BIGS(8192, 4096),
     NORM("batch fwd", 256, 256, batch_fwd, copy, two, "copy", 0),
+    NORM("batch bwd", 256, 256, batch_bwd, triad, three, "add", 0),
+    {"loss", "256x8192", "GB/s", "add", loss, triad, three, three, SND_F32, 256, 8192, 0, 0, false},
+    {"loss", "256x50257", "GB/s", "streaming add", loss, stream_triad, three, three, SND_F32, 256, 50257, 0, 0, true},
+    {"update", "adamw 1024x1024", "GB/s", "add", adamw, triad, seven, three, SND_F32, 1024, 1024, 0, 0, false},
+    {"update", "adamw 32768x768", "GB/s", "streaming add", adamw, stream_triad, seven, three, SND_F32, 32768, 768, 0, 0,
+     true},
     EACH("relu", 256, 256, relu, copy, two, "copy", 0),
     EACH("relu bwd", 256, 256, relu_bwd, copy, two, "copy", 0),
     EACH("gelu", 256, 256, unary, copy, two, "copy", SND_KFN_GELU),
     EACH("gelu bwd", 256, 256, unary_bwd, triad, three, "add", SND_KFN_GELU),
     EACH("tanh", 256, 256, unary, copy, two, "copy", SND_KFN_TANH),
     EACH("exp", 256, 256, unary, copy, two, "copy", SND_KFN_EXP),
+    EACH("softmax", 256, 256, softmax, copy, two, "copy", 0),
+    EACH("dropout", 256, 256, dropout, copy, two, "copy", 0),
+    EACH("rope", 256, 256, rope, copy, two, "copy", 0),
     {"stats", "moments 256x256", "GB/s", "read", moments, read_all, one, one, SND_F32, 256, 256, 0, SND_KM_BASIC,
      false},
     {"stats", "all moments 256x256", "GB/s", "read", moments, read_all, one, one, SND_F32, 256, 256, 0, SND_KM_ALL,
      false},
     {"draw", "normals 256x256", "G/s", "", normals, NULL, elements, NULL, SND_F32, 256, 256, 0, 0, false},
     {"draw", "normals 256x256", "G/s", "", normals, NULL, elements, NULL, SND_F64, 256, 256, 0, 0, false},
-    {"limit", "multiply-adds", "GFLOP/s", "", peak, NULL, NULL, NULL, SND_F32, 0, 0, 0, 0, false},
-    {"limit", "multiply-adds", "GFLOP/s", "", peak, NULL, NULL, NULL, SND_F64, 0, 0, 0, 0, false},
-    {"limit", "copy 256x256", "GB/s", "", copy, NULL, two, NULL, SND_F32, 256, 256, 0, 0, false},
-    {"limit", "copy 2048x768", "GB/s", "", copy, NULL, two, NULL, SND_F32, 2048, 768, 0, 0, false},
-    {"limit", "streaming copy 2048x768", "GB/s", "", stream, NULL, two, NULL, SND_F32, 2048, 768, 0, 0, false},
 };
 #undef GEMM
 #undef NORM
 #undef BIG
 #undef BIGS
 #undef ATTN
+#undef CONV
+#undef LIMIT
 #undef EACH
+
+// What the rival is asked for, followed by the job's three sizes.
+static const struct {
+    void (*run)(const job *, desk *);
+    int how;
+    const char *word;
+} rivals[] = {
+    {gemm, NN, "gemm-nn"},
+    {gemm, NT, "gemm-nt"},
+    {gemm, TN, "gemm-tn"},
+    {attention, 0, "attention"},
+    {conv_fwd, 0, "conv-fwd"},
+    {conv_dx, 0, "conv-dx"},
+    {conv_dw, 0, "conv-dw"},
+    {norm_fwd, SND_KNORM_LAYER, "layernorm-fwd"},
+    {norm_bwd, SND_KNORM_LAYER, "layernorm-bwd"},
+    {norm_fwd, SND_KNORM_RMS, "rmsnorm-fwd"},
+    {norm_bwd, SND_KNORM_RMS, "rmsnorm-bwd"},
+    {addnorm_fwd, SND_KNORM_LAYER, "addnorm-fwd"},
+    {addnorm_bwd, SND_KNORM_LAYER, "addnorm-bwd"},
+    {loss, 0, "loss"},
+    {unary, SND_KFN_GELU, "gelu-fwd"},
+    {unary_bwd, SND_KFN_GELU, "gelu-bwd"},
+    {adamw, 0, "adamw"},
+};
+static const char *rival_word(const job *j) {
+    for (size_t i = 0; i < sizeof rivals / sizeof *rivals; i++)
+        if (j->t == SND_F32 && j->run == rivals[i].run && j->how == rivals[i].how) return rivals[i].word;
+    return NULL;
+}
 
 // ---- turns ----------------------------------------------------------------------------------------------------------
 
@@ -251,22 +378,40 @@ static int by_value(const void *a, const void *b) {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
-double snd_bench_median(double *v, int n) {
+
+// The value at a share of the way through sorted ones, between neighbours in proportion.
+static double at_share(const double *v, int n, double share) {
+    const double at = share * (n - 1);
+    const int i = (int)at;
+    return i + 1 < n ? v[i] + (at - i) * (v[i + 1] - v[i]) : v[i];
+}
+
+snd_bench_stat snd_bench_stat_of(double *v, int n) {
+    for (int i = 0; i < n; i++)
+        if (isnan(v[i])) return (snd_bench_stat){NAN, NAN, NAN};
     qsort(v, (size_t)n, sizeof *v, by_value);
-    return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
+    return (snd_bench_stat){at_share(v, n, 0.5), at_share(v, n, 0.25), at_share(v, n, 0.75)};
 }
 
-// Seconds per call, over enough calls for `least` seconds as `guess` says.
-static double seconds(void (*run)(const job *, desk *), const job *j, desk *d, double guess, double least) {
-    const int n = guess > least ? 1 : (int)(least / (guess > 1e-7 ? guess : 1e-7)) + 1;
+static int calls_for(double guess, double least) {
+    return guess > least ? 1 : (int)(least / (guess > 1e-7 ? guess : 1e-7)) + 1;
+}
+
+// Threads of ours and of the rival wait for more work with open eyes for some milliseconds: let them fall asleep.
+static void rest(void) {
+    nanosleep(&(struct timespec){0, 20000000}, NULL);
+}
+
+static sonde_status run_seconds(const snd_bench_work *w, int calls, double *seconds) {
     const double start = snd_now();
-    for (int i = 0; i < n; i++) run(j, d);
-    return (snd_now() - start) / n;
+    for (int i = 0; i < calls; i++) SND_TRY(w->run(w->ctx));
+    *seconds = (snd_now() - start) / calls;
+    return SONDE_OK;
 }
-
-// flop of one call of `peak` for d's threads: what snd_k_peak returns, measured once with a few rounds.
-static double peak_work(const job *j, const desk *d) {
-    return snd_k_peak(d->threads, j->t, 16) / 16 * PEAK_ROUNDS;
+static double limit_seconds(const snd_bench_work *w, int calls) {
+    const double start = snd_now();
+    for (int i = 0; i < calls; i++) w->limit(w->ctx);
+    return (snd_now() - start) / calls;
 }
 
 static bool stopped(const snd_bench_opts *o) {
@@ -276,44 +421,128 @@ static bool late(const snd_bench_opts *o, double start) {
     return o->time_limit > 0 && snd_now() - start > o->time_limit;
 }
 
-static bool measure(const snd_bench_opts *o, const job *j, desk *d, snd_bench_row *row) {
-    const int turns = o->quick ? 5 : 15;
-    const double least = o->quick ? 1e-3 : 3e-3;
-    const double work = j->work ? j->work(j) : peak_work(j, d);
-    const double allowed = !j->limit ? 0 : j->allow ? j->allow(j) : peak_work(j, d);
-    double rate[MAX_TURNS], bound[MAX_TURNS], share[MAX_TURNS];
-    const double g0 = seconds(j->run, j, d, 1, 0), g1 = j->limit ? seconds(j->limit, j, d, 1, 0) : 0; // warm
-    for (int i = 0; i < turns; i++) {
-        if (stopped(o)) return false;
-        rate[i] = work / seconds(j->run, j, d, g0, least) * 1e-9;
-        bound[i] = j->limit ? allowed / seconds(j->limit, j, d, g1, least) * 1e-9 : 0;
-        share[i] = j->limit ? rate[i] / bound[i] : 0;
+typedef struct turns {
+    double rate[MAX_TURNS], bound[MAX_TURNS], share[MAX_TURNS], rival[MAX_TURNS], ratio[MAX_TURNS];
+    int calls, limit_calls;
+} turns;
+
+static sonde_status our_turn(const snd_bench_opts *o, const snd_bench_work *w, turns *t, int i) {
+    double sec;
+    if (o->rival) rest();
+    SND_TRY(run_seconds(w, t->calls, &sec));
+    t->rate[i] = w->work / sec * 1e-9;
+    t->bound[i] = w->limit ? w->allowed / limit_seconds(w, t->limit_calls) * 1e-9 : NAN;
+    t->share[i] = t->rate[i] / t->bound[i];
+    return SONDE_OK;
+}
+static sonde_status his_turn(const snd_bench_opts *o, const snd_bench_work *w, turns *t, int i) {
+    double sec = NAN;
+    if (!o->rival) return SONDE_OK;
+    rest();
+    SND_TRY(snd_rival_round(o->rival, w->least, &sec));
+    t->rival[i] = w->work / sec * 1e-9;
+    return SONDE_OK;
+}
+
+sonde_status snd_bench_measure(const snd_bench_opts *o, const snd_bench_work *w, snd_bench_row *row) {
+    turns t;
+    double first;
+    if (o->rival) SND_TRY(snd_rival_case(o->rival, w->rival)); // comes back warm
+    SND_TRY(run_seconds(w, 1, &first));                        // warms
+    t.calls = calls_for(first, w->least);
+    t.limit_calls = w->limit ? calls_for(limit_seconds(w, 1), w->least_limit) : 0;
+    for (int i = 0; i < w->turns; i++) {
+        SND_FAIL_IF(stopped(o), SONDE_EINTERRUPTED, "stopped in %s %s", w->group, w->name);
+        if (i % 2) SND_TRY(his_turn(o, w, &t, i)); // nobody is always the first
+        SND_TRY(our_turn(o, w, &t, i));
+        if (i % 2 == 0) SND_TRY(his_turn(o, w, &t, i));
+        t.ratio[i] = o->rival ? t.rate[i] / t.rival[i] : NAN;
     }
-    *row = (snd_bench_row){.group = j->group, .threads = d->threads, .unit = j->unit, .bound = j->bound};
-    snprintf(row->name, sizeof row->name, "%s %s", snd_dtype_name(j->t), j->what);
-    row->rate = snd_bench_median(rate, turns);
-    row->bound_rate = j->limit ? snd_bench_median(bound, turns) : NAN;
-    row->share = j->limit ? snd_bench_median(share, turns) : NAN;
-    return true;
+    *row = (snd_bench_row){.group = w->group, .threads = w->threads, .unit = w->unit, .bound = w->bound};
+    snprintf(row->name, sizeof row->name, "%s", w->name);
+    row->rate = snd_bench_stat_of(t.rate, w->turns);
+    row->bound_rate = snd_bench_stat_of(t.bound, w->turns);
+    row->share = snd_bench_stat_of(t.share, w->turns);
+    row->seconds = row->items = row->mib = row->rival_mib = NAN;
+    row->ratio = snd_bench_stat_of(t.ratio, w->turns);
+    row->rival = o->rival ? snd_bench_stat_of(t.rival, w->turns) : row->ratio;
+    return SONDE_OK;
+}
+
+// ---- one kernel ------------------------------------------------------------------------------------------------------
+
+typedef struct call {
+    const job *j;
+    desk *d;
+} call;
+static sonde_status run_job(void *ctx) {
+    const call *c = ctx;
+    c->j->run(c->j, c->d);
+    return SONDE_OK;
+}
+static void run_limit(void *ctx) {
+    const call *c = ctx;
+    c->j->limit(c->j, c->d);
+}
+
+// flop of one call of `peak` for d's threads: what snd_k_peak returns, measured once with a few rounds.
+static double peak_work(const job *j, const desk *d) {
+    return snd_k_peak(d->threads, j->t, 16) / 16 * PEAK_ROUNDS;
+}
+
+static void job_name(const job *j, char *out, size_t n) {
+    snprintf(out, n, "%s %s", snd_dtype_name(j->t), j->what);
+}
+
+static sonde_status measure(const snd_bench_opts *o, const job *j, desk *d, snd_bench_row *row) {
+    char name[sizeof row->name], asked[96];
+    call c = {j, d};
+    job_name(j, name, sizeof name);
+    snprintf(asked, sizeof asked, "%s %lld %lld %lld", o->rival ? rival_word(j) : "", (long long)j->a, (long long)j->b,
+             (long long)j->c);
+    const double least = o->rival ? 1e-2 : o->quick ? 1e-3 : 3e-3;
+    const snd_bench_work w = {.group = j->group,
+                              .name = name,
+                              .unit = j->unit,
+                              .bound = j->bound,
+                              .threads = d->threads,
+                              .work = j->work ? j->work(j) : peak_work(j, d),
+                              .allowed = !j->limit  ? 0
+                                         : j->allow ? j->allow(j)
+                                                    : peak_work(j, d),
+                              .run = run_job,
+                              .limit = j->limit ? run_limit : NULL,
+                              .ctx = &c,
+                              .rival = asked,
+                              .turns = o->quick   ? 5
+                                       : o->rival ? 11
+                                                  : 15,
+                              .least = least,
+                              .least_limit = least};
+    return snd_bench_measure(o, &w, row);
 }
 
 static size_t larger(size_t a, size_t b) {
     return a > b ? a : b;
 }
 
+static size_t job_work_bytes(const job *j, desk *d) {
+    const snd_kconv v = conv_call(j);
+    if (j->run == norm_bwd || j->run == addnorm_bwd) return snd_k_norm_bwd_scratch(j->a, j->b);
+    if (j->run == conv_fwd) return snd_k_conv_fwd_scratch(j->t, &v);
+    if (j->run == conv_dx) return snd_k_conv_dx_scratch(j->t, &v);
+    if (j->run == conv_dw) return snd_k_conv_dw_scratch(j->t, &v);
+    if (j->run != attention) return 0;
+    const snd_kattn a = attention_call(j, d);
+    const snd_kattn_grads g = attention_grads(j, d);
+    return larger(snd_k_attn_scratch(j->t, &a, SND_KATTN_FWD), snd_k_attn_bwd_scratch(j->t, &a, &g));
+}
+
 // Working memory for the greediest of the jobs.
 static size_t work_bytes(desk *d, bool big) {
     size_t most = 0;
-    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
-        const job *j = &jobs[i];
-        if (j->run == norm_bwd || j->run == addnorm_bwd)
-            most = big || !j->big ? larger(most, snd_k_norm_bwd_scratch(j->a, j->b)) : most;
-        if (j->run != attention) continue;
-        const snd_kattn a = attention_call(j, d);
-        const snd_kattn_grads g = attention_grads(j, d);
-        most = larger(most, snd_k_attn_scratch(j->t, &a, SND_KATTN_FWD));
-        most = larger(most, snd_k_attn_bwd_scratch(j->t, &a, &g));
-    }
+    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++)
+        if (big || !jobs[i].big) most = larger(most, job_work_bytes(&jobs[i], d));
     return most;
 }
 
@@ -348,48 +577,149 @@ static void clear(desk *d) {
         if (*all[i]) snd_free((char *)*all[i] - i * 1088);
 }
 
-// Inputs of the job's type; the statistics that a backward pass reads.
-static void prepare(const job *j, desk *d) {
-    const int64_t products = j->c ? j->a * j->c + j->c * j->b : j->a * j->b;
-    const int64_t n = j->run == attention ? 3 * tokens_size(j) : products;
-    snd_k_fill_normal(1, j->t, d->key, 1, n, 1, d->x);
-    snd_k_fill_normal(1, j->t, d->key, (uint64_t)n + 1, n, 1, d->y);
+static int64_t input_size(const job *j) {
+    if (j->run == attention) return 3 * tokens_size(j);
+    if (j->work == conv_flops) return j->a * j->b * j->b * j->c;
+    return j->c ? j->a * j->c + j->c * j->b : j->a * j->b;
+}
+
+// Inputs of the job's type; the statistics that a backward pass reads; classes; moments.
+static void prepare(const job *j, desk *d, int threads) {
+    const int64_t n = input_size(j);
+    if (j->run == peak) return;
+    snd_k_fill_normal(threads, j->t, d->key, 1, n, 1, d->x);
+    snd_k_fill_normal(threads, j->t, d->key, (uint64_t)n + 1, n, 1, d->y);
     snd_k_fill_normal(1, j->t, d->key, 7, 4096, 1, d->g);
     snd_k_fill_normal(1, j->t, d->key, 5000, 4096, 1, d->b);
     if (j->run == norm_bwd || j->run == addnorm_bwd) norm_fwd(j, d);
+    if (j->run == batch_bwd) batch_fwd(j, d);
+    if (j->run == conv_dw) snd_k_fill_normal(threads, j->t, d->key, 3, n, 1, d->w);
+    for (int64_t i = 0; j->run == loss && i < j->a; i++) d->bits[i] = (uint64_t)(i % j->b);
+    if (j->run != adamw) return;
+    memset(d->z, 0, (size_t)n * snd_dtype_size(j->t));
+    memset(d->w, 0, (size_t)n * snd_dtype_size(j->t));
 }
 
-sonde_status snd_bench_kernels(const snd_bench_opts *o, snd_bench_row *rows, int *n) {
-    const int n_jobs = (int)(sizeof jobs / sizeof *jobs), most = o->threads > 0 ? o->threads : snd_cpu_count();
-    const int passes = most > 1 ? 2 : 1; // one thread, all threads
-    const double start = snd_now();
-    desk d = {.key = snd_key_make(1, "bench")};
-    sonde_status s = furnish(&d, o->quick ? ROOM : BIG_ROOM, !o->quick);
-    bool on = s == SONDE_OK;
-    *n = 0;
-    for (int k = 0; on && k < n_jobs * passes && k < SND_BENCH_ROWS; k++) {
-        const job *j = &jobs[k / passes];
-        if (j->big && o->quick) continue;
-        d.threads = k % passes == 0 ? 1 : most;
-        prepare(j, &d);
-        on = measure(o, j, &d, &rows[*n]);
-        if (on) ++*n;
-        if (!on || (o->progress && o->progress(o->ctx, *n, n_jobs * passes)))
-            s = snd_fail(SONDE_EINTERRUPTED, __FILE__, __LINE__, "stopped after %d of %d rows", *n, n_jobs * passes);
-        on = s == SONDE_OK && !late(o, start);
+// ---- which rows ------------------------------------------------------------------------------------------------------
+
+static bool names(const char *word, const char *group, const char *name) {
+    char full[96], pattern[96];
+    snprintf(full, sizeof full, "%s %s", group, name);
+    snprintf(pattern, sizeof pattern, "*%s*", word);
+    return snd_match(pattern, full);
+}
+
+// Who names a group means its usual rows.
+bool snd_bench_picks(const snd_bench_opts *o, const char *group, const char *name, snd_bench_rank rank) {
+    const bool usual = rank == SND_BENCH_EVER || (rank == SND_BENCH_LONG && !o->quick);
+    for (int i = 0; i < o->n_only; i++)
+        if (strcmp(o->only[i], group) == 0 ? usual : names(o->only[i], group, name)) return true;
+    return !o->n_only && usual;
+}
+
+static bool picked(const snd_bench_opts *o, const job *j) {
+    char name[48];
+    job_name(j, name, sizeof name);
+    return (!o->rival || rival_word(j)) && (j->run != peak || snd_k_peak(1, j->t, 16) > 0) &&
+           snd_bench_picks(o, j->group, name, j->big ? SND_BENCH_LONG : SND_BENCH_EVER);
+}
+
+enum { N_JOBS = (int)(sizeof jobs / sizeof *jobs) };
+
+// Every word of `only` must be of some row.
+static sonde_status check_words(const snd_bench_opts *o) {
+    for (int w = 0; w < o->n_only; w++) {
+        const snd_bench_opts one = {.only = o->only + w, .n_only = 1};
+        bool found = false;
+        for (int i = 0; i < N_JOBS && !found; i++) found = picked(&one, &jobs[i]);
+        for (int i = 0; i < snd_bench_step_count() && !found; i++) found = snd_bench_step_picked(&one, i);
+        SND_FAIL_IF(!found, SONDE_EUSAGE,
+                    "--only: no row is called '%s'; groups are limit, gemm, attention, conv, norm, loss, update, "
+                    "elementwise, stats, draw and step, and parts of names do, as in 'step*24x256' or 'layer fwd'",
+                    o->only[w]);
     }
+    return SONDE_OK;
+}
+
+// ---- all of them -----------------------------------------------------------------------------------------------------
+
+typedef struct course {
+    const snd_bench_opts *o;
+    snd_bench_row *rows;
+    int done, total, most; // most: threads
+    double start;
+} course;
+
+// After a row: on with the next?
+static sonde_status row_done(course *c, sonde_status s) {
+    SND_FAIL_IF(s == SONDE_EINTERRUPTED, s, "stopped after %d of %d rows", c->done, c->total);
+    SND_TRY(s);
+    c->done++;
+    const bool stop = c->o->progress && c->o->progress(c->o->ctx, c->done, c->total);
+    SND_FAIL_IF(stop, SONDE_EINTERRUPTED, "stopped after %d of %d rows", c->done, c->total);
+    return SONDE_OK;
+}
+static bool more(const course *c) {
+    return c->done < SND_BENCH_ROWS && (!c->done || !late(c->o, c->start)); // something is shown whatever the limit
+}
+
+// One thread, all threads; beside a rival all.
+static int first_pass(const course *c) {
+    return c->o->rival || c->most == 1;
+}
+
+static sonde_status run_jobs(course *c, desk *d) {
+    for (int i = 0; i < N_JOBS; i++) {
+        if (!picked(c->o, &jobs[i])) continue;
+        prepare(&jobs[i], d, c->most);
+        for (int pass = first_pass(c); pass < 2 && more(c); pass++) {
+            d->threads = pass ? c->most : 1;
+            SND_TRY(row_done(c, measure(c->o, &jobs[i], d, &c->rows[c->done])));
+        }
+    }
+    return SONDE_OK;
+}
+
+static sonde_status run_kernels(course *c, bool big) {
+    desk d = {.key = snd_key_make(1, "bench"), .threads = c->most};
+    sonde_status s = furnish(&d, big ? BIG_ROOM : ROOM, big);
+    if (s == SONDE_OK) s = run_jobs(c, &d);
     clear(&d);
     return s;
 }
 
-// The shape may be the caller's: one row, on all threads.
-static bool product(const snd_bench_opts *o, const snd_bench_product *p, desk *d, snd_bench_row *row) {
+static sonde_status run_steps(course *c) {
+    for (int i = 0; i < snd_bench_step_count() && more(c); i++)
+        if (snd_bench_step_picked(c->o, i)) SND_TRY(row_done(c, snd_bench_step(c->o, i, &c->rows[c->done])));
+    return SONDE_OK;
+}
+
+sonde_status snd_bench_all(const snd_bench_opts *o, snd_bench_row *rows, int *n) {
+    course c = {.o = o, .rows = rows, .most = o->threads > 0 ? o->threads : snd_cpu_count(), .start = snd_now()};
+    int n_jobs = 0;
+    bool big = false;
+    *n = 0;
+    SND_TRY(check_words(o));
+    for (int i = 0; i < N_JOBS; i++)
+        if (picked(o, &jobs[i])) n_jobs++, big = big || jobs[i].big;
+    c.total = n_jobs * (2 - first_pass(&c));
+    for (int i = 0; i < snd_bench_step_count(); i++) c.total += snd_bench_step_picked(o, i);
+    SND_FAIL_IF(!c.total, SONDE_EUSAGE, "--only: %s has none of these rows",
+                o->rival ? snd_rival_name(o->rival) : "this machine");
+    sonde_status s = n_jobs ? run_kernels(&c, big) : SONDE_OK;
+    if (s == SONDE_OK) s = run_steps(&c);
+    *n = c.done;
+    return s;
+}
+
+// ---- products of the caller's shapes ----------------------------------------------------------------------------------
+
+// One row, on all threads.
+static sonde_status product(const snd_bench_opts *o, const snd_bench_product *p, desk *d, snd_bench_row *row) {
     static const char *const layout[] = {"NN", "NT", "TN"};
     char name[sizeof row->name - 4];
-    snprintf(name, sizeof name, "%lldx%lldx%lld %s", (long long)p->M, (long long)p->N, (long long)p->K,
-             layout[p->ta   ? TN
-                    : p->tb ? NT
-                            : NN]);
+    const int how = p->ta ? TN : p->tb ? NT : NN;
+    snprintf(name, sizeof name, "%lldx%lldx%lld %s", (long long)p->M, (long long)p->N, (long long)p->K, layout[how]);
     const job j = {.group = "gemm",
                    .what = name,
                    .unit = "GFLOP/s",
@@ -401,10 +731,8 @@ static bool product(const snd_bench_opts *o, const snd_bench_product *p, desk *d
                    .a = p->M,
                    .b = p->N,
                    .c = p->K,
-                   .how = p->ta   ? TN
-                          : p->tb ? NT
-                                  : NN};
-    prepare(&j, d);
+                   .how = how};
+    prepare(&j, d, d->threads);
     return measure(o, &j, d, row);
 }
 
@@ -416,44 +744,11 @@ sonde_status snd_bench_products(const snd_bench_opts *o, const snd_bench_product
         const size_t floats = (size_t)(in > out ? in : out);
         most = floats > most ? floats : most;
     }
+    course c = {.o = o, .rows = rows, .total = n, .start = snd_now()};
     desk d = {.key = snd_key_make(1, "bench"), .threads = o->threads > 0 ? o->threads : snd_cpu_count()};
     sonde_status s = furnish(&d, most / 2 + 1, false);
-    for (*done = 0; s == SONDE_OK && *done < n; ++*done) {
-        if (o->progress && o->progress(o->ctx, *done, n)) s = SONDE_EINTERRUPTED;
-        if (s == SONDE_OK && !product(o, &p[*done], &d, &rows[*done])) s = SONDE_EINTERRUPTED;
-        if (s == SONDE_EINTERRUPTED) {
-            s = snd_fail(s, __FILE__, __LINE__, "stopped after %d of %d products", *done, n);
-            break;
-        }
-    }
+    for (int i = 0; s == SONDE_OK && i < n && more(&c); i++) s = row_done(&c, product(o, &p[i], &d, &rows[i]));
+    *done = c.done;
     clear(&d);
     return s;
-}
-
-// ---- text -----------------------------------------------------------------------------------------------------------
-
-static void number(snd_buf *text, double v, int width) {
-    char s[40];
-    const double step = v >= 100 ? 1 : v >= 10 ? 10 : 100;
-    snd_buf_printf(text, "%*s", width, isnan(v) ? "-" : snd_format_num(s, round(v * step) / step, 6));
-}
-
-void snd_bench_text(const snd_bench_row *rows, int n, snd_buf *text) {
-    snd_buf_printf(text, "f32 products by %s, f64 by %s\n", snd_k_gemm_name(SND_F32), snd_k_gemm_name(SND_F64));
-    const char *group = "";
-    for (int i = 0; i < n; i++) {
-        const snd_bench_row *r = &rows[i];
-        if (strcmp(group, r->group) != 0) {
-            group = r->group;
-            snd_buf_printf(text, "\n%-34s %7s %9s %-8s %9s  %-14s %s\n", group, "threads", "rate", "", "bound", "",
-                           "share");
-        }
-        snd_buf_printf(text, "%-34s %7d ", r->name, r->threads);
-        number(text, r->rate, 9);
-        snd_buf_printf(text, " %-8s ", r->unit);
-        number(text, r->bound_rate, 9);
-        snd_buf_printf(text, "  %-14s ", r->bound);
-        number(text, r->share, 5);
-        snd_buf_put(text, "\n");
-    }
 }

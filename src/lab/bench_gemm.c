@@ -71,23 +71,25 @@ static void compare(const work *w, int rounds, snd_bench_row *rows) {
         best[k] = fmax(r[1][k], r[2][k]);
         ratio[k] = r[0][k] / best[k];
     }
-    const double bound = snd_bench_median(roof, rounds);
+    const snd_bench_stat bound = snd_bench_stat_of(roof, rounds), none = {NAN, NAN, NAN};
     for (int i = 0; i <= WAYS; i++) {
         const int way = i ? i - 1 : 0;
         rows[i] = (snd_bench_row){.group = "gemm", .threads = w->threads, .unit = "GFLOP/s", .bound = "multiply-adds"};
+        rows[i].rival = rows[i].ratio = none;
+        rows[i].seconds = rows[i].items = rows[i].mib = rows[i].rival_mib = NAN;
         snprintf(rows[i].name, sizeof rows[i].name, "%lldx%lldx%lld %s%s", (long long)p->M, (long long)p->N,
                  (long long)p->K,
                  p->ta   ? "TN"
                  : p->tb ? "NT"
                          : "NN",
                  way_name[way]);
-        if (i > 0) rows[i].share = snd_bench_median(share[way], rounds);
+        if (i > 0) rows[i].share = snd_bench_stat_of(share[way], rounds);
         rows[i].bound_rate = bound;
     }
     rows[0].bound = "best of oneDNN";
-    rows[0].bound_rate = snd_bench_median(best, rounds);
-    rows[0].share = snd_bench_median(ratio, rounds);
-    for (int way = 0; way < WAYS; way++) rows[way + 1].rate = snd_bench_median(r[way], rounds);
+    rows[0].bound_rate = snd_bench_stat_of(best, rounds);
+    rows[0].share = snd_bench_stat_of(ratio, rounds);
+    for (int way = 0; way < WAYS; way++) rows[way + 1].rate = snd_bench_stat_of(r[way], rounds);
     rows[0].rate = rows[1].rate;
 }
 
@@ -96,9 +98,9 @@ static void compare(const work *w, int rounds, snd_bench_row *rows) {
     {m, n, k, false, true}, {m, k, n, false, false}, {                                                                 \
         n, k, m, true, false                                                                                           \
     }
-static const snd_bench_product classes[] = {MAP(256, 768, 768),  MAP(256, 3072, 768),           MAP(256, 768, 3072),
-                                            MAP(256, 256, 256),  MAP(256, 1024, 256),           MAP(256, 384, 384),
-                                            MAP(2048, 768, 768), {256, 50257, 768, false, true}};
+static const snd_bench_product classes[] = {
+    MAP(256, 768, 768),  MAP(256, 3072, 768), MAP(256, 768, 3072), MAP(256, 128, 128),  MAP(256, 256, 256),
+    MAP(256, 1024, 256), MAP(256, 384, 384),  MAP(256, 512, 512),  MAP(2048, 768, 768), {256, 50257, 768, false, true}};
 #undef MAP
 
 // oneDNN's kernels bear no signals (see kernels/gemm.c): they wait until a product's rounds are done.
