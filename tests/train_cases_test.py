@@ -43,6 +43,14 @@ def rates(data, top):
               "1", "--decay-share", "0")
         lr = [l["lr"] for l in map(json.loads, open(os.path.join(out, "metrics.jsonl"))) if "lr" in l]
         what = f"{schedule}, {steps} steps, warm-up {warmup}: {lr}"
+        r = subprocess.run([BIN, "train", "pre", "layers=1", "width=32", "--data", data, "--quiet", "--steps", str(steps), "--warmup",
+                            str(warmup), "--schedule", schedule, "--lr", "0.01", "--decay-share", "0", "--print", "schedule"],
+                           capture_output=True, text=True, timeout=60)
+        table = [l.split(",") for l in r.stdout.splitlines()]
+        check(r.returncode == 0 and table[0] == ["step", "lr"], f"--print schedule: {r.returncode}, {r.stdout[:99]}, {r.stderr}")
+        said = [float(x) for _, x in table[1:]]
+        check([int(i) for i, _ in table[1:]] == list(range(1, steps + 1)), "steps that are printed")
+        check(len(said) == len(lr) and all(abs(a - b) <= 1e-6 * b for a, b in zip(said, lr)), f"printed {said}, trained with {lr}")
         check(len(lr) == steps and all(0 < x <= 0.01 * (1 + 1e-12) for x in lr), what)
         for i in range(min(warmup, steps)):
             check(abs(lr[i] - 0.01 * (i + 1) / warmup) < 1e-9, what)
@@ -89,13 +97,22 @@ def decay(data, top):
         train([formula, "layers=1", "width=32", "bias=true", *keys], data, "--batch", "4", "--tokens", "16", "--eval-batches", "1",
               "--steps", "1", "--warmup", "0", "--lr", str(lr), "--weight-decay", str(1 / lr), "--schedule", "constant", "-o", out,
               *options)
+        r = subprocess.run([BIN, "train", formula, "layers=1", "width=32", "bias=true", *keys, "--data", data, "--quiet",
+                            "--tokens", "16", "--weight-decay", "0.25", "--print", "weights", *options], capture_output=True, text=True, timeout=60)
+        check(r.returncode == 0 and r.stdout.startswith("name,role,elements,decay,toward\n"), r.stdout + r.stderr)
+        said = {f[0]: f[1:] for f in (l.split(",") for l in r.stdout.splitlines()[1:])}
         seen = set()
         for name, values in tensors(os.path.join(out, "checkpoints", "1", "model.safetensors")):
             norm = re.search(r"(^|[.])N[0-9]*[.]", name) is not None
             rest = gain if norm and name.endswith("weight") else 0
             seen.add((norm, name.endswith("bias")))
+            role, elements, rate, toward = said.pop(name)
+            check(int(elements) == len(values), f"{name} has {len(values)} elements, not {elements}")
+            check(bool(float(rate)) == (not (norm or name.endswith("bias")) or bool(options)), f"{keys} {options}: {name}: {rate}")
+            check(not float(rate) or (float(rate) == 0.25 and float(toward) == rest), f"{keys} {options}: {name} to {toward}, not {rest}")
             far = max(abs(v - rest) for v in values)
             check(far <= 1.01 * lr, f"{keys} {options}: {name} is {far} from {rest}")
+        check(not said, f"printed, yet not learned: {said}")
         check({(False, False), (False, True), (True, False)} <= seen, f"{keys}: no matrix, bias or gain among {seen}")
 
 

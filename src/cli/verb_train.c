@@ -162,6 +162,32 @@ static sonde_status write_spec(const snd_cli *c, const snd_spec *spec) {
     return s;
 }
 
+// ---- what is settled before a run ----------------------------------------------------------------------------------------------
+
+static void print_schedule(snd_cli *c, const snd_train_settings *s) {
+    snd_print(c, "step,lr\n");
+    for (int64_t i = 1; i <= s->steps && !(c->stop && c->stop->flag); i++) {
+        char lr[40];
+        snd_print(c, "%lld,%s\n", (long long)i, snd_format_num(lr, snd_train_lr(s, i), 17));
+    }
+}
+
+static sonde_status print_weights(snd_cli *c, const snd_spec *spec, const snd_train_settings *s) {
+    snd_description *d;
+    SND_TRY(snd_describe_facts(c->arena, spec, &d));
+    snd_print(c, "name,role,elements,decay,toward\n");
+    for (int i = 0; i < d->n_params; i++) {
+        const snd_param_row *p = &d->params[i];
+        char rate[40], toward[40];
+        double r, to;
+        if (p->state) continue;
+        snd_train_decay(s, spec, p, &r, &to);
+        snd_print(c, "%s,%s,%lld,%s,%s\n", p->name, p->role, (long long)snd_shape_size(p->shape),
+                  snd_format_num(rate, r, 17), r > 0 ? snd_format_num(toward, to, 17) : "");
+    }
+    return SONDE_OK;
+}
+
 // ---- the verb -------------------------------------------------------------------------------------------------------------------
 
 static sonde_status run(snd_cli *c, snd_spec *spec, pairs *data, snd_train_settings *s, snd_set *set, snd_task task) {
@@ -174,6 +200,10 @@ static sonde_status run(snd_cli *c, snd_spec *spec, pairs *data, snd_train_setti
                                 .stop = c->stop};
     SND_TRY(snd_lab_train_parts(c->arena, spec, s, &t, data->text, data->n));
     SND_TRY(snd_cli_note_unknown_in(c, set, SND_SPLIT_TRAIN, SND_SPLIT_TEST));
+    const char *print = snd_opt_str(c, "print", NULL);
+    if (print && !strcmp(print, "weights")) return print_weights(c, spec, s);
+    if (print) print_schedule(c, s);
+    if (print) return c->stop && c->stop->flag ? SONDE_EINTERRUPTED : SONDE_OK;
     const bool again = snd_opt_given(c, "resume");
     if (c->out_dir && !again) SND_TRY(write_spec(c, spec)); // now: the run may be killed; again: may still be refused
     snd_record *r = snd_record_create(c->arena, SND_REC_TRAIN);
@@ -265,6 +295,8 @@ sonde_status snd_verb_train(snd_cli *c) {
     pairs data;
     snd_train_settings s;
     earlier before;
+    SND_FAIL_IF(snd_opt_given(c, "print") && (c->out_dir || c->json), SONDE_EUSAGE,
+                "--print trains nothing and prints CSV; leave %s out", c->json ? "--json" : "-o");
     SND_TRY(find_resumed(c, &before));
     SND_TRY(refuse_old_run(c));
     SND_TRY(snd_cli_load_spec(c, &spec));

@@ -46,6 +46,9 @@ const snd_optimizer_row *snd_optimizer_find(const char *name);   // NULL: none
 /// source  cosine: Loshchilov, Hutter 2017; invsqrt: Vaswani et al. 2017, section 5.3; wsd: Hu et al. 2024
 double snd_train_lr(const snd_train_settings *s, int64_t step);
 
+/// What the optimizer's decay does to a learned parameter: per step it goes by lr *rate of the way to *toward. rate 0: nothing.
+void snd_train_decay(const snd_train_settings *s, const snd_spec *spec, const snd_param_row *p, double *rate, double *toward);
+
 /// What a model of this spec learns from, by its family and objective; without a vocabulary yet by its arch.
 snd_task snd_train_task(const snd_spec *s);
 

@@ -19,11 +19,11 @@ static bool is_matrix(const snd_param_row *r) {
 }
 
 // A gain is at rest at 1, which a gain stored as 1 + w has at w = 0.
-static void set_decay(const snd_trainer *t, const snd_param_row *r, snd_weight *w) {
-    const bool gain = r && (!strcmp(r->role, "g") || !strcmp(r->role, "headgain"));
-    const bool all = !strcmp(t->s.decay, "all");
-    w->decay = r && (all || is_matrix(r)) ? t->s.weight_decay : 0;
-    w->toward = gain && !(t->spec->plus1 && !strcmp(r->role, "g")) ? 1 : 0;
+void snd_train_decay(const snd_train_settings *s, const snd_spec *spec, const snd_param_row *p, double *rate,
+                     double *toward) {
+    const bool gain = !strcmp(p->role, "g") || !strcmp(p->role, "headgain"), all = !strcmp(s->decay, "all");
+    *rate = all || is_matrix(p) ? s->weight_decay : 0;
+    *toward = gain && !(spec->plus1 && !strcmp(p->role, "g")) ? 1 : 0;
 }
 
 // ---- slabs ----------------------------------------------------------------------------------------------------------------------
@@ -50,7 +50,8 @@ static sonde_status list_weights(snd_trainer *t, const snd_description *d) {
         if (!t->nets[0].grad[i]) continue;
         snd_weight *w = &t->weights[t->n_weights++];
         *w = (snd_weight){.param = i, .n = snd_shape_size(v->shape), .name = v->name, .w = data};
-        set_decay(t, row_of(d, v->name), w);
+        const snd_param_row *r = row_of(d, v->name);
+        if (r) snd_train_decay(&t->s, t->spec, r, &w->decay, &w->toward);
     }
     return SONDE_OK;
 }
