@@ -400,13 +400,19 @@ static void the_largest_magnitudes(void **state) {
         const snd_normspec spec = spec_of(&s, g.p, b.p);
         const double ty = snd_k_norm_fwd(3, t, &spec, s.R, x.p, y.p, m, r);
         const double tdx = backward(t, 3, &s, g.p, dy.p, x.p, m, r, NULL, dx.p, NULL, NULL);
+        arr sum = arr_make(t, n, 0), z = arr_make(t, n, 3);
+        double ts;
+        const double tz = snd_k_addnorm_fwd(3, t, &spec, s.R, 1, x.p, 1, dy.p, sum.p, z.p, m, r, &ts);
         snd_k_stream_from(-1);
         if (bad) {
-            assert_true(isnan(ty) && isnan(tdx));
+            assert_true(isnan(ty) && isnan(tdx) && isnan(ts) && isnan(tz));
         } else {
             CHECK_SAME(ty, snd_k_absmax(1, t, n, y.p));
             CHECK_SAME(tdx, snd_k_absmax(1, t, n, dx.p));
+            CHECK_SAME(ts, snd_k_absmax(1, t, n, sum.p));
+            CHECK_SAME(tz, snd_k_absmax(1, t, n, z.p));
         }
+        arr_free(&sum), arr_free(&z);
         arr_free(&x), arr_free(&g), arr_free(&b), arr_free(&dy), arr_free(&y), arr_free(&dx);
     }
 }

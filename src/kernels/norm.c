@@ -84,25 +84,31 @@ static snd_cut backward_cut(int64_t R, int64_t D) {
     return snd_cut_make(R, grain > ROWS ? grain : ROWS, 1);
 }
 
+// A task's share, in doubles: its sums, and those of a block of rows, which are of the type and begin on a cache line.
+static int64_t share(int64_t D) {
+    return (4 * D + 15) / 8 * 8;
+}
+
 size_t snd_k_norm_bwd_scratch(int64_t R, int64_t D) {
-    return R > 0 && D > 0 ? (size_t)(backward_cut(R, D).tasks * 2 * D) * sizeof(double) : 0;
+    return R > 0 && D > 0 ? (size_t)(backward_cut(R, D).tasks * share(D)) * sizeof(double) : 0;
 }
 
 static void bwd_task(void *ctx, int64_t i) {
     norm_job *j = ctx;
     const int64_t r0 = snd_cut_begin(&j->cut, i), rows = snd_cut_end(&j->cut, i) - r0, D = j->s.D, at = r0 * D;
-    double *sums = j->dg || j->db ? j->partial + i * 2 * D : NULL;
+    double *sums = j->dg || j->db ? j->partial + i * share(D) : NULL;
+    void *part = sums ? (void *)(((uintptr_t)(sums + 2 * D) + 63) / 64 * 64) : NULL;
     if (sums) memset(sums, 0, (size_t)(2 * D) * sizeof *sums);
     j->absmax[i] = j->bwd(&j->s, rows, j->stream, snd_at(j->dy, at, j->size), snd_at(j->x, at, j->size),
                           j->m ? j->m + r0 : NULL, j->r + r0, j->plus ? snd_at(j->plus, at, j->size) : NULL,
-                          j->dx ? snd_at_mut(j->dx, at, j->size) : NULL, sums);
+                          j->dx ? snd_at_mut(j->dx, at, j->size) : NULL, sums, part);
 }
 
 // out = the tasks' sums in their order.
 static void fold(snd_dtype t, const norm_job *j, int k, void *out) {
     for (int64_t i = 0; out && i < j->s.D; i++) {
         double sum = 0;
-        for (int64_t task = 0; task < j->cut.tasks; task++) sum += j->partial[(2 * task + k) * j->s.D + i];
+        for (int64_t task = 0; task < j->cut.tasks; task++) sum += j->partial[task * share(j->s.D) + k * j->s.D + i];
         if (t == SND_F64)
             ((double *)out)[i] = sum;
         else

@@ -22,7 +22,7 @@ typedef struct snd_momsum {
 // Loops over columns take at most SND_COLS at a time and sum over rows in blocks of SND_ROWBLOCK.
 enum { SND_COLS = 64, SND_ROWBLOCK = 64 };
 // Norms: elements of a sum's row that can be kept aside; rows, and bytes of them, between two looks at them.
-enum { SND_ROW = 4096, SND_NORM_ROWS = 32, SND_NORM_BLOCK = 192 << 10 };
+enum { SND_ROW = 4096, SND_NORM_ROWS = 32, SND_NORM_BLOCK = 512 << 10 };
 
 // ---- signatures, one per family of kernels.def ---------------------------------------------------------------------
 typedef double snd_kt_binary(snd_kbin op, const snd_grid *g, int64_t i0, int64_t i1, double a, const void *x, double b,
@@ -42,9 +42,11 @@ typedef double snd_kt_norm_fwd(const snd_normspec *s, int64_t rows, bool stream,
                                double *r);
 typedef double snd_kt_addnorm_fwd(const snd_normspec *s, int64_t rows, bool stream, double a, const void *x, double b,
                                   const void *y, void *sum, void *z, double *m, double *r, double *sum_absmax);
-/// dx may be NULL; sums [2][D] (or NULL): adds the rows' part of dg and db. Returns the largest |dx|.
+/// dx may be NULL; sums [2][D] (or NULL): adds the rows' part of dg and db, by way of part [2][D] of T, which may hold
+/// anything. Returns the largest |dx|. stream: dx is neither dy nor plus.
 typedef double snd_kt_norm_bwd(const snd_normspec *s, int64_t rows, bool stream, const void *dy, const void *x,
-                             const double *m, const double *r, const void *plus, void *dx, double *sums);
+                             const double *m, const double *r, const void *plus, void *dx, double *sums,
+                             void *part);
 // What batch norm does to columns, at most SND_COLS of them:  y = ((x half - m) f + b),
 //   dx = (dy - s1 - (x - m) r s2) f.  half is 1 where x - m may not reach twice the largest double (always 1 backward).
 typedef struct snd_batchline { double half[64], m[64], r[64], f[64], b[64], s1[64], s2[64]; } snd_batchline;
