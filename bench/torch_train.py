@@ -3,7 +3,8 @@
 clipping by the global norm, AdamW with `foreach`. One line of JSON per line on stdin, until it ends: seconds of one step,
 peak memory in MiB, the BLAS in use.
 
-usage: torch_train.py LAYERS WIDTH HEADS VOCAB BATCH TOKENS THREADS"""
+usage: torch_train.py LAYERS WIDTH HEADS VOCAB BATCH TOKENS THREADS [f32|bf16]
+bf16: forward pass and loss under autocast, as PyTorch means it to be used; weights, gradients and AdamW in f32"""
 import json
 import resource
 import sys
@@ -15,7 +16,8 @@ from torch_block import GPT
 
 
 def main():
-    layers, width, heads, vocab, batch, length, threads = map(int, sys.argv[1:])
+    layers, width, heads, vocab, batch, length, threads = map(int, sys.argv[1:8])
+    half = sys.argv[8:] == ["bf16"]
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     net = GPT(layers, width, heads, vocab, length)
@@ -27,7 +29,9 @@ def main():
     for _ in sys.stdin:
         start = time.perf_counter()
         adamw.zero_grad(set_to_none=True)
-        torch.nn.functional.cross_entropy(net(tokens).view(-1, vocab), targets.view(-1)).backward()
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=half):
+            loss = torch.nn.functional.cross_entropy(net(tokens).view(-1, vocab), targets.view(-1))
+        loss.backward()
         torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
         adamw.step()
         seconds = time.perf_counter() - start

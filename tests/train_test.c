@@ -306,6 +306,10 @@ static void threads_change_no_bit(void **state) {
                     b = run_of(&CASES[i], dropping(i), ema, 3, SND_F32);
         assert_memory_equal(&a, &b, sizeof a);
         assert_true(a.loss[STEPS - 1] < a.loss[0]);
+        const trace c = run_of(&CASES[i], dropping(i), ema, 1, SND_BF16),
+                    d = run_of(&CASES[i], dropping(i), ema, 4, SND_BF16);
+        assert_memory_equal(&c, &d, sizeof c);
+        assert_true(c.loss[STEPS - 1] < c.loss[0] && c.norm[0] != a.norm[0]);
     }
 }
 
@@ -491,6 +495,87 @@ static void looks_equal_plain_sums(void **state) {
         }
 }
 
+// ---- products of bf16 operands -------------------------------------------------------------------------------------------------------
+
+static double norm_of(int64_t n, const float *x, const float *y) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += ((double)x[i] - (y ? (double)y[i] : 0)) * ((double)x[i] - (y ? (double)y[i] : 0));
+    return sqrt(sum);
+}
+
+// First moments after one step: the gradient times 1 - beta1.
+static snd_stfile *gradients_of(const job *j, snd_dtype t) {
+    const char *path;
+    char dir[32], file[512];
+    trace unused;
+    snd_stfile *f;
+    snd_trainer *tr = start(j, t, 2);
+    go(tr, 0, 1, &unused);
+    snprintf(dir, sizeof dir, "gradient-%s", snd_dtype_name(t));
+    CHECK_OK(snd_checkpoint_save(tr, &NO_STATE, in_folder(dir)));
+    CHECK_OK(snd_checkpoint_newest(j->arena, in_folder(dir), &path));
+    snprintf(file, sizeof file, "%s/optimizer.safetensors", path);
+    CHECK_OK(snd_st_open(file, &f));
+    snd_trainer_destroy(tr);
+    return f;
+}
+
+// An operand errs by at most 2^-9 of itself, a product by 2^-8 of its size. On the longest way from a weight to the loss and
+// back lie the head and six maps a layer, twice; where each adds all that it may, a gradient is off by
+// 2 (6 layers + 1) 2^-8 of its norm: 0.1. Errors of independent sign add up to a third of that at most.
+static void bf16_gradients_are_near(void **state) {
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const char *const once[] = {"clip=0", "accumulate=1", NULL};
+        job j = open_job(&CASES[i], NULL, once);
+        snd_stfile *a = gradients_of(&j, SND_F32), *b = gradients_of(&j, SND_BF16);
+        double all = 0;
+        int seen = 0;
+        for (int k = 0; k < snd_st_count(a); k++) {
+            const snd_tensor *t = snd_st_at(a, k);
+            if (*t->name == 'm') all = fmax(all, norm_of(snd_shape_size(t->shape), t->data, NULL));
+        }
+        for (int k = 0; k < snd_st_count(a); k++) {
+            const snd_tensor *t = snd_st_at(a, k), *u = snd_st_find(b, t->name);
+            if (*t->name != 'm') continue;
+            const int64_t n = snd_shape_size(t->shape);
+            const double size = norm_of(n, t->data, NULL), off = norm_of(n, t->data, u->data);
+            if (!(off <= 26 * 0x1p-8 * size + 1e-4 * all)) fail_msg("%s: off by %g of %g", t->name, off, size);
+            if (strstr(t->name, "weight") && size > 0.01 * all) {
+                if (!(off > 0x1p-12 * size)) fail_msg("%s: nothing was rounded: off by %g of %g", t->name, off, size);
+                seen++;
+            }
+        }
+        assert_true(seen > 3);
+        snd_st_close(a), snd_st_close(b);
+        close_job(&j);
+    }
+}
+
+// A fortieth of the way from where it began: no run of its own luck.
+static void bf16_learns_as_f32_does(void **state) {
+    (void)state;
+    const char *const longer[] = {"steps=60", "schedule=constant", NULL};
+    job j = open_job(&CASES[0], NULL, longer);
+    double first = 0, last[2];
+    for (int k = 0; k < 2; k++) {
+        snd_trainer *t = start(&j, k ? SND_BF16 : SND_F32, 2);
+        double accuracy;
+        snd_step s;
+        for (int i = 0; i < 60; i++) {
+            CHECK_OK(snd_trainer_step(t, &s));
+            if (i == 0) first = s.loss;
+        }
+        CHECK_OK(snd_trainer_eval(t, SND_SPLIT_VALID, 0, &last[k], &accuracy));
+        snd_trainer_destroy(t);
+    }
+    assert_true(last[0] < first - 0.5);
+    if (!(fabs(last[1] - last[0]) <= (first - last[0]) / 40))
+        fail_msg("from %g to %g in f32, to %g in bf16", first, last[0], last[1]);
+    close_job(&j);
+}
+
 // Dropout's draws included: they belong to the examples, not to the parts. (Batch norm sees parts: it has no such law.)
 static void parts_change_no_gradient(void **state) {
     (void)state;
@@ -519,18 +604,20 @@ static void dropout_acts_in_training_alone(void **state) {
 
 static void a_resumed_run_goes_on_bit_for_bit(void **state) {
     (void)state;
-    for (int i = 0; i < N_CASES; i++) {
+    for (int n = 0; n < 2 * N_CASES; n++) {
+        const int i = n / 2;
+        const snd_dtype type = n % 2 ? SND_BF16 : SND_F32;
         char dir[64];
         const char *path;
         const char *const train[] = {"ema=0.9", i == 1 ? "optimizer=lion" : "optimizer=adamw", NULL};
         job j = open_job(&CASES[i], dropping(i), train);
         trace whole, parts;
         snd_train_state st = {.best_valid = 1.25, .valid = NAN, .first_loss = 3, .best_step = 2, .targets = 7};
-        snd_trainer *a = start(&j, SND_F32, 2), *b = start(&j, SND_F32, 1), *c = start(&j, SND_F32, 1);
+        snd_trainer *a = start(&j, type, 2), *b = start(&j, type, 1), *c = start(&j, type, 1);
         go(a, 0, STEPS, &whole);
         CHECK_OK(snd_trainer_eval(a, SND_SPLIT_VALID, 0, &whole.valid, &whole.accuracy));
         go(b, 0, 4, &parts);
-        snprintf(dir, sizeof dir, "resume-%d", i);
+        snprintf(dir, sizeof dir, "resume-%d", n);
         CHECK_OK(snd_checkpoint_save(b, &st, in_folder(dir)));
         CHECK_OK(snd_checkpoint_newest(j.arena, in_folder(dir), &path));
         st = (snd_train_state){0};
@@ -829,15 +916,17 @@ static void a_checkpoint_of_another_run_is_refused(void **state) {
     snd_train_state st = {0};
     job a = open_job(&CASES[0], NULL, NULL), b = open_job(&CASES[0], wider, NULL), c = open_job(&CASES[0], NULL, sgd);
     snd_trainer *ta = start(&a, SND_F32, 1), *tb = start(&b, SND_F32, 1), *tc = start(&c, SND_F32, 1),
-                *td = start(&a, SND_F64, 1);
+                *td = start(&a, SND_F64, 1), *te = start(&a, SND_BF16, 1);
     CHECK_OK(snd_checkpoint_save(ta, &st, in_folder("other")));
     CHECK_OK(snd_checkpoint_newest(a.arena, in_folder("other"), &path));
     CHECK_STATUS(snd_checkpoint_load(tb, &st, path), SONDE_EINPUT);
     CHECK_STATUS(snd_checkpoint_load(tc, &st, path), SONDE_EINPUT);
     CHECK_STATUS(snd_checkpoint_load(td, &st, path), SONDE_EINPUT);
+    CHECK_STATUS(snd_checkpoint_load(te, &st, path), SONDE_EINPUT);
     CHECK_OK(snd_checkpoint_load(ta, &st, path));
     CHECK_STATUS(snd_checkpoint_newest(a.arena, in_folder("nowhere"), &path), SONDE_EIO);
     snd_trainer_destroy(ta), snd_trainer_destroy(tb), snd_trainer_destroy(tc), snd_trainer_destroy(td);
+    snd_trainer_destroy(te);
     close_job(&a), close_job(&b), close_job(&c);
 }
 
@@ -1000,6 +1089,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(ten_steps_equal_an_independent_computation),
         cmocka_unit_test(threads_change_no_bit),
         cmocka_unit_test(watching_changes_no_bit),
+        cmocka_unit_test(bf16_gradients_are_near),
+        cmocka_unit_test(bf16_learns_as_f32_does),
         cmocka_unit_test(looks_are_right),
         cmocka_unit_test(looks_equal_plain_sums),
         cmocka_unit_test(parts_change_no_gradient),

@@ -1,5 +1,5 @@
 // Which instruction sets this CPU (and its system) runs. SONDE_ISA in the environment can lower the answer, never
-// raise XX
+// raise it; other values of it are ignored. And what the machine is.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE // _SC_PHYS_PAGES
 #endif
@@ -7,9 +7,14 @@
 #include "base/machine.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#endif
 
 static snd_isa detect(void) {
 #if defined(__x86_64__)
@@ -32,6 +37,62 @@ snd_isa snd_isa_best(void) {
                         : strcmp(wish, "avx2") == 0 ? SND_ISA_AVX2
                                                     : SND_ISA_AVX512;
     return cpu < cap ? cpu : cap;
+}
+
+// ---- instructions on bf16 -------------------------------------------------------------------------------------------
+
+#if defined(__x86_64__)
+
+static bool has_avx512_bf16(void) {
+    unsigned a, b, c, d;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && a >> 5 & 1;
+}
+
+// The registers that the system keeps for a thread.
+static uint64_t kept_registers(void) {
+    uint32_t low, high;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (uint64_t)high << 32 | low;
+}
+
+// Linux wants to be asked before a process uses the tiles, 8 KiB a thread; it refuses where a signal's stack is too small.
+static bool has_amx_bf16(void) {
+    enum { REQUEST = 0x1023, TILE_DATA = 18 }; // ARCH_REQ_XCOMP_PERM, asm/prctl.h of Linux 5.16
+    unsigned a, b, c, d;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c >> 27 & 1)) return false; // xgetbv
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d >> 22 & 1) || !(d >> 24 & 1)) return false;
+    return (kept_registers() >> 17 & 3) == 3 && syscall(SYS_arch_prctl, REQUEST, TILE_DATA) == 0;
+}
+
+#else
+
+static bool has_avx512_bf16(void) {
+    return false;
+}
+static bool has_amx_bf16(void) {
+    return false;
+}
+
+#endif
+
+// Asked once: 0 not yet, 1 no, 2 yes.
+static bool asked_once(_Atomic int *known, bool (*ask)(void)) {
+    int v = atomic_load_explicit(known, memory_order_relaxed);
+    if (!v) {
+        v = ask() ? 2 : 1;
+        atomic_store_explicit(known, v, memory_order_relaxed);
+    }
+    return v == 2;
+}
+
+bool snd_cpu_avx512_bf16(void) {
+    static _Atomic int known;
+    return asked_once(&known, has_avx512_bf16);
+}
+
+bool snd_cpu_amx_bf16(void) {
+    static _Atomic int known;
+    return snd_cpu_avx512_bf16() && asked_once(&known, has_amx_bf16);
 }
 
 size_t snd_memory_bytes(void) {

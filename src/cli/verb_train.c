@@ -211,6 +211,9 @@ static sonde_status run(snd_cli *c, snd_spec *spec, pairs *data, snd_train_setti
     snd_train_view *view = u ? snd_train_view_start(c, NULL, true) : NULL;
     if (!view) return SONDE_ENOMEM;
     snd_note(c, "%s", u->input);
+    if (t.dtype == SND_BF16)
+        snd_note(c, "products of bf16 operands by %s%s", snd_k_bf16_name(),
+                 spec->family == SND_FAM_CONVNET ? "; convolutions stay f32" : "");
     const snd_train_opts o = {.t = t,
                               .dir = c->out_dir,
                               .resume = again,

@@ -36,6 +36,14 @@ snd_graph *snd_graph_create(snd_arena *a, snd_dtype dtype) {
     return g;
 }
 
+void snd_graph_round_products(snd_graph *g, snd_dtype to) {
+    assert(to == SND_DT_NONE || (to == SND_BF16 && g->dtype == SND_F32));
+    g->products = to;
+}
+snd_dtype snd_graph_products(const snd_graph *g) {
+    return g->products;
+}
+
 snd_dtype snd_graph_dtype(const snd_graph *g) {
     return g->dtype;
 }

@@ -55,6 +55,10 @@ typedef struct snd_source snd_source;
 snd_graph *snd_graph_create(snd_arena *a, snd_dtype dtype);   // NULL: out of memory
 snd_dtype snd_graph_dtype(const snd_graph *g);
 snd_arena *snd_graph_arena(const snd_graph *g);
+/// Linear maps, forward and backward, round both operands of their products to this type and sum in f32: SND_BF16, in a graph
+/// of f32. NONE, as a graph begins: nothing is rounded. Products within attention and convolutions are not maps of this kind.
+void snd_graph_round_products(snd_graph *g, snd_dtype to);
+snd_dtype snd_graph_products(const snd_graph *g);
 sonde_status snd_graph_status(const snd_graph *g);            // the builder's first error (its message re-recorded)
 /// Records the builder's first error; returns 0.
 snd_id snd_g_fail(snd_graph *g, sonde_status code, const char *fmt, ...) SND_PRINTF(3, 4);

@@ -21,6 +21,7 @@ struct snd_graph {
     int32_t *slots; int n_slots;                       // open addressing: index into names + 1
     snd_end *ends; int n_ends, cap_ends;               // boundaries, as they were named
     snd_id *seeds; int n_seeds, cap_seeds;             // upstream gradients: what depends on them is the backward pass
+    snd_dtype products;                                // what their operands are rounded to; NONE: nothing
 };
 
 /// Remembers an upstream gradient.

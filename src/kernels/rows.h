@@ -217,6 +217,14 @@ void snd_k_limit_isa(snd_isa isa);
 typedef enum snd_kgemm { SND_KGEMM_NONE, SND_KGEMM_OWN, SND_KGEMM_OPENBLAS, SND_KGEMM_ONEDNN } snd_kgemm;
 void snd_k_limit_gemm(snd_kgemm g);
 
+// Ways of a product of bf16 operands, each needing more of the processor than the one before. The first three multiply in f32.
+typedef enum snd_kbf16 {
+    SND_KBF16_NONE, SND_KBF16_BASE, SND_KBF16_AVX2, SND_KBF16_AVX512, SND_KBF16_PAIRS, SND_KBF16_TILES
+} snd_kbf16;
+snd_kbf16 snd_k_bf16_best(void);
+/// Test hook: the best way allowed (NONE: the best there is).
+void snd_k_limit_bf16(snd_kbf16 w);
+
 // ---- cutting work --------------------------------------------------------------------------------------------------
 // At most SND_MAX_TASKS tasks of at least `grain` elements or rows; a function of the shape only.
 enum { SND_MAX_TASKS = 64 };

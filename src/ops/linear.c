@@ -7,6 +7,18 @@
 
 #include <math.h>
 
+size_t snd_product_scratch(const snd_graph *g, int64_t M, int64_t K) {
+    return snd_graph_products(g) == SND_BF16 ? snd_k_gemm_bf16_scratch(M, K) : 0;
+}
+
+void snd_product(const snd_oprun *r, bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const void *A,
+                 int64_t lda, const void *B, int64_t ldb, double beta, void *C, int64_t ldc, void *scratch) {
+    if (snd_graph_products(r->g) == SND_BF16)
+        snd_k_gemm_bf16(r->threads, ta, tb, M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, scratch);
+    else
+        snd_k_gemm(r->threads, r->t, ta, tb, M, N, K, alpha, A, lda, B, ldb, beta, C, ldc);
+}
+
 static sonde_status linear_shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_dtype *dtype) {
     (void)dtype;
     char a[160], b[160];
@@ -29,9 +41,20 @@ static unsigned product_pieces(const snd_graph *g, const snd_node *n) {
     return snd_is_huge(snd_shape_of(g, n->in[1])) ? 1u << 1 : 0;
 }
 
+static size_t piece_scratch(const snd_graph *g, snd_id w) {
+    const snd_shape s = snd_shape_of(g, w);
+    return snd_is_huge(s) ? (snd_piece_bytes(snd_graph_dtype(g), s.dim[0], s.dim[1]) + 63) / 64 * 64 : 0;
+}
+
+// Scratch: | rows of W | the product's |
 static size_t product_scratch(const snd_graph *g, const snd_node *n) {
-    const snd_shape s = snd_shape_of(g, n->in[1]);
-    return snd_is_huge(s) ? snd_piece_bytes(snd_graph_dtype(g), s.dim[0], s.dim[1]) : 0;
+    int64_t R, k;
+    snd_rows(snd_shape_of(g, n->in[0]), &R, &k);
+    return piece_scratch(g, n->in[1]) + snd_product_scratch(g, R, k);
+}
+
+static void *behind_piece(const snd_oprun *r) {
+    return (char *)r->scratch + piece_scratch(r->g, r->n->in[1]);
 }
 
 static char *at(const snd_oprun *r, const snd_rv *v, int64_t i) {
@@ -46,7 +69,7 @@ static void linear_run(snd_oprun *r) {
     for (int64_t i = 0; i < n; i += step) {
         const int64_t m = n - i < step ? n - i : step;
         const void *piece = snd_param_read(r, 1, i * k, m * k, r->scratch);
-        snd_k_gemm(r->threads, r->t, false, true, R, m, k, 1, x->p, k, piece, k, 0, at(r, y, i), n);
+        snd_product(r, false, true, R, m, k, 1, x->p, k, piece, k, 0, at(r, y, i), n, behind_piece(r));
     }
     snd_out_done(r, 0, (int64_t)x->e + w->e, -1);
     if (r->n->n_in < 3) return;
@@ -115,7 +138,8 @@ static void dx_run(snd_oprun *r) {
     for (int64_t i = 0; i < n; i += step) {
         const int64_t m = n - i < step ? n - i : step;
         const void *piece = snd_param_read(r, 1, i * k, m * k, r->scratch);
-        snd_k_gemm(r->threads, r->t, false, false, R, k, m, 1, at(r, dy, i), n, piece, k, i > 0, snd_out(r, 0)->p, k);
+        snd_product(r, false, false, R, k, m, 1, at(r, dy, i), n, piece, k, i > 0, snd_out(r, 0)->p, k,
+                    behind_piece(r));
     }
     snd_out_done(r, 0, (int64_t)dy->e + w->e, -1);
 }
@@ -157,14 +181,24 @@ static void dw_run(snd_oprun *r) {
     snd_rows(snd_in_shape(r, 0), &R, &n);
     snd_rows(snd_in_shape(r, 1), &R, &k);
     const snd_rv *dy = snd_in(r, 0), *x = snd_in(r, 1);
-    snd_k_gemm(r->threads, r->t, true, false, n, k, R, 1, dy->p, n, x->p, k, 0, snd_out(r, 0)->p, k);
+    snd_product(r, true, false, n, k, R, 1, dy->p, n, x->p, k, 0, snd_out(r, 0)->p, k, r->scratch);
     snd_out_done(r, 0, (int64_t)dy->e + x->e, -1);
+}
+
+static size_t dw_scratch(const snd_graph *g, const snd_node *node) {
+    int64_t R, n;
+    snd_rows(snd_shape_of(g, node->in[0]), &R, &n);
+    return snd_product_scratch(g, n, R);
 }
 
 static const snd_op_case dw_cases[] = {{.label = "5x3, 5x4", .n_in = 2, .in = {{2, {5, 3}}, {2, {5, 4}}}}};
 
-const snd_op_info snd_op_linear_dw = {
-    .name = "linear_dw", .shape = dw_shape, .run = dw_run, .cost = product_cost, SND_CASES(dw_cases)};
+const snd_op_info snd_op_linear_dw = {.name = "linear_dw",
+                                      .shape = dw_shape,
+                                      .run = dw_run,
+                                      .scratch = dw_scratch,
+                                      .cost = product_cost,
+                                      SND_CASES(dw_cases)};
 
 // ---- statistics of dW, which is not kept: made by fusion; i[0] = mask -----------------------------------------------
 // The mean square alone needs no dW:  |dyᵀ x|² = sum over rows r, s of (dy_r.dy_s)(x_r.x_s),  R²(n + k) in place of R n k.
@@ -187,13 +221,21 @@ static void dw_sizes(const snd_graph *g, const snd_node *node, int64_t *R, int64
 static bool by_gram(const snd_graph *g, const snd_node *node) {
     int64_t R, n, k;
     dw_sizes(g, node, &R, &n, &k);
+    if (snd_graph_products(g)) return false; // those of dW itself would have been rounded
     return node->attr.i[0] & SND_SM_ONLY_Q && (double)R * (double)(n + k) < (double)n * (double)k;
+}
+
+// Scratch of what dW is made in: | rows of dW | the product's |, or the Gram matrices.
+static void *behind_dw(const snd_oprun *r) {
+    int64_t R, n, k;
+    dw_sizes(r->g, r->n, &R, &n, &k);
+    return (char *)r->scratch + (snd_piece_bytes(r->t, n, k) + 63) / 64 * 64;
 }
 
 static const void *dw_piece(const snd_oprun *r, int64_t first, int64_t m, void *tmp) {
     int64_t R, n, k;
     dw_sizes(r->g, r->n, &R, &n, &k);
-    snd_k_gemm(r->threads, r->t, true, false, m, k, R, 1, at(r, snd_in(r, 0), first), n, snd_in(r, 1)->p, k, 0, tmp, k);
+    snd_product(r, true, false, m, k, R, 1, at(r, snd_in(r, 0), first), n, snd_in(r, 1)->p, k, 0, tmp, k, behind_dw(r));
     return tmp;
 }
 
@@ -256,7 +298,8 @@ static void dw_stat_run(snd_oprun *r) {
 static size_t dw_stat_scratch(const snd_graph *g, const snd_node *node) {
     int64_t R, n, k;
     dw_sizes(g, node, &R, &n, &k);
-    const size_t piece = snd_piece_bytes(snd_graph_dtype(g), n, k),
+    const int64_t rows = snd_piece_rows(snd_graph_dtype(g), n, k);
+    const size_t piece = (snd_piece_bytes(snd_graph_dtype(g), n, k) + 63) / 64 * 64 + snd_product_scratch(g, rows, R),
                  grams = 2 * (size_t)(R * R) * snd_dtype_size(snd_graph_dtype(g));
     return by_gram(g, node) && grams > piece ? grams : piece;
 }

@@ -16,7 +16,7 @@ typedef struct piece {
     int64_t R, k, V, step, first, n;
     double scale; // of the buffer's products, to true logits
     const void *w;
-    char *w_tmp, *z, *dw;
+    char *w_tmp, *z, *dw, *product;
     int64_t *target; // n: none of these classes
     double *lse;
 } piece;
@@ -35,21 +35,24 @@ static size_t matrix_bytes(const snd_graph *g, int64_t rows, int64_t cols) {
     return aligned((size_t)(rows * cols) * snd_dtype_size(snd_graph_dtype(g)));
 }
 
-// Scratch: | rows of W | z | rows of dW | targets | lse |
+// Scratch: | rows of W | z | rows of dW | targets | lse | the products' |
 static size_t scratch_at(const snd_graph *g, const snd_node *n, piece *p, char *base) {
     int64_t R, k;
     snd_rows(snd_shape_of(g, n->in[0]), &R, &k);
     *p = (piece){.R = R, .k = k, .V = snd_shape_of(g, n->in[1]).dim[0], .step = step_of(g, n)};
     const size_t w = matrix_bytes(g, p->step, k), z = matrix_bytes(g, p->step, R);
     const size_t targets = aligned((size_t)R * sizeof(int64_t)), lse = aligned((size_t)R * sizeof(double));
+    const size_t logits = snd_product_scratch(g, R, k), dw = snd_product_scratch(g, p->step, R),
+                 dx = snd_product_scratch(g, R, p->step), most = dw > dx ? dw : dx;
     if (base) {
         p->w_tmp = base;
         p->z = base + w;
         p->dw = p->z + z;
         p->target = (int64_t *)(void *)(p->dw + w);
         p->lse = (double *)(void *)(p->dw + w + targets);
+        p->product = p->dw + w + targets + lse;
     }
-    return 2 * w + z + targets + lse;
+    return 2 * w + z + targets + lse + (logits > most ? logits : most);
 }
 
 static size_t scratch(const snd_graph *g, const snd_node *n) {
@@ -71,7 +74,7 @@ static void make_logits(const snd_oprun *r, piece *p, int64_t first) {
     p->first = first;
     p->n = p->V - first < p->step ? p->V - first : p->step;
     p->w = snd_param_read(r, 1, first * p->k, p->n * p->k, p->w_tmp);
-    snd_k_gemm(r->threads, r->t, false, true, p->R, p->n, p->k, 1, snd_in(r, 0)->p, p->k, p->w, p->k, 0, p->z, p->n);
+    snd_product(r, false, true, p->R, p->n, p->k, 1, snd_in(r, 0)->p, p->k, p->w, p->k, 0, p->z, p->n, p->product);
     for (int64_t i = 0; i < p->R; i++) {
         const int64_t t = target[i] - first;
         p->target[i] = target[i] == SND_IGNORED ? SND_IGNORED : t >= 0 && t < p->n ? t : p->n;
@@ -196,13 +199,13 @@ static void differentiate(const snd_oprun *r, piece *p) {
 }
 
 static void piece_of_dw(const snd_oprun *r, const piece *p, void *dw) {
-    snd_k_gemm(r->threads, r->t, true, false, p->n, p->k, p->R, r->n->attr.f[0], p->z, p->n, snd_in(r, 0)->p, p->k, 0,
-               dw, p->k);
+    snd_product(r, true, false, p->n, p->k, p->R, r->n->attr.f[0], p->z, p->n, snd_in(r, 0)->p, p->k, 0, dw, p->k,
+                p->product);
 }
 
 static void add_to_dx(const snd_oprun *r, const piece *p, void *dx) {
-    snd_k_gemm(r->threads, r->t, false, false, p->R, p->k, p->n, r->n->attr.f[0], p->z, p->n, p->w, p->k, p->first > 0,
-               dx, p->k);
+    snd_product(r, false, false, p->R, p->k, p->n, r->n->attr.f[0], p->z, p->n, p->w, p->k, p->first > 0, dx, p->k,
+                p->product);
 }
 
 // m: moments of dW, which is then not kept; NULL: dW is output 0 where it is wanted.

@@ -35,6 +35,12 @@ void snd_cost_each(const snd_graph *g, const snd_node *n, double per, double *fl
 void snd_cost_few(const snd_graph *g, const snd_node *n, double *flops, double *bytes);    // 1 per element
 void snd_cost_some(const snd_graph *g, const snd_node *n, double *flops, double *bytes);   // 8 per element
 
+/// C = alpha op(A) op(B) + beta C as snd_k_gemm has it, its operands rounded as the graph wants them (linear.c). scratch:
+/// as many bytes as said, which may be none.
+size_t snd_product_scratch(const snd_graph *g, int64_t M, int64_t K);
+void snd_product(const snd_oprun *r, bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const void *A,
+                 int64_t lda, const void *B, int64_t ldb, double beta, void *C, int64_t ldc, void *scratch);
+
 int64_t snd_size_of(const snd_graph *g, snd_id v);
 static inline double snd_load(snd_dtype t, const void *p, int64_t i) {
     return t == SND_F64 ? ((const double *)p)[i] : (double)((const float *)p)[i];

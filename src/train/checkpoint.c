@@ -111,6 +111,11 @@ static sonde_status write_text(snd_arena *a, const char *folder, const char *nam
     return snd_sync(path);
 }
 
+// As the run's settings call it.
+static const char *dtype_of(const snd_trainer *t) {
+    return snd_dtype_name(t->products ? t->products : t->o.dtype);
+}
+
 static sonde_status write_state(snd_arena *a, const snd_trainer *t, const snd_train_state *st, const char *folder) {
     snd_buf b = {0};
     char seed[32], print[32];
@@ -122,7 +127,7 @@ static sonde_status write_state(snd_arena *a, const snd_trainer *t, const snd_tr
     snd_json_int(&j, "step", t->step);
     snd_json_int(&j, "batch", t->step); // of the data: one a step
     snd_json_str(&j, "seed", seed);
-    snd_json_str(&j, "dtype", snd_dtype_name(t->o.dtype));
+    snd_json_str(&j, "dtype", dtype_of(t));
     snd_json_str(&j, "optimizer", t->opt->name);
     snd_json_str(&j, "data", snd_set_name(t->set));
     snd_json_str(&j, "data_fingerprint", print);
@@ -290,7 +295,7 @@ static sonde_status take_state(const json_t *o, const char *path, snd_trainer *t
     snprintf(print, sizeof print, "%016" PRIx64, snd_set_fingerprint(t->set));
     SND_TRY(same_text(o, path, "schema", SCHEMA));
     SND_TRY(same_text(o, path, "seed", seed));
-    SND_TRY(same_text(o, path, "dtype", snd_dtype_name(t->o.dtype)));
+    SND_TRY(same_text(o, path, "dtype", dtype_of(t)));
     SND_TRY(same_text(o, path, "optimizer", t->opt->name));
     const char *was = json_string_value(json_object_get(o, "data_fingerprint"));
     SND_FAIL_IF(!was || strcmp(was, print) != 0, SONDE_EINPUT,

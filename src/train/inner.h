@@ -49,7 +49,7 @@ struct snd_trainer {
     int64_t row[3];
     snd_batches *batches;
     snd_batch batch;
-    snd_trainer_opts o;
+    snd_trainer_opts o;                    // dtype: of values and weights, so never BF16
     snd_net *nets, *evals, *watches; int n_nets;   // by shape; without what training adds; with statistics (NULL: never; nets: at each step)
     snd_layer_state *layers; int n_layers;
     void *slab; size_t slab_bytes;         // of values; the nets take turns
@@ -58,6 +58,7 @@ struct snd_trainer {
     char *moments, *average, *sums;        // slabs behind the weights' pointers
     size_t moment_bytes, average_bytes, sum_bytes, param_bytes, gradient_bytes;
     int64_t step;                          // done
+    snd_dtype products;                    // BF16: what their operands are rounded to; else NONE
 };
 
 /// Nets for batches of n shapes, and how large a slab they need.

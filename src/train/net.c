@@ -29,6 +29,7 @@ sonde_status snd_net_model(snd_trainer *t, snd_batch_shape shape, snd_net_kind k
                          .label_smoothing = train ? t->s.label_smoothing : 0,
                          .with_targets = true};
     SND_TRY(snd_model_build(t->arena, t->spec, &b, out));
+    snd_graph_round_products((*out)->g, t->products);
     SND_FAIL_IF(!(*out)->loss, SONDE_EUNSUPPORTED, "this model has no loss to train on");
     return train && snd_net_way(t).again == SND_AGAIN_SEGMENT ? snd_model_cut(t->arena, *out) : SONDE_OK;
 }

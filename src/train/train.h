@@ -57,7 +57,7 @@ snd_task snd_train_task(const snd_spec *s);
 typedef struct snd_trainer snd_trainer;
 
 typedef struct snd_trainer_opts {
-    snd_dtype dtype;           // F32 or F64
+    snd_dtype dtype;           // F32, F64; BF16: F32 with the operands of linear maps' products rounded to bf16, everywhere
     uint64_t seed;             // of weights, data order and dropout
     int threads;               // 0: all
     const snd_stop *stop;

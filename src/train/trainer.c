@@ -91,6 +91,10 @@ sonde_status snd_trainer_create(const snd_spec *spec, const snd_train_settings *
                        .set = set,
                        .task = snd_set_task(set),
                        .o = *o};
+    if (o->dtype == SND_BF16) {
+        t->o.dtype = SND_F32;
+        t->products = SND_BF16;
+    }
     if (t->o.threads <= 0) t->o.threads = snd_cpu_count();
     const sonde_status s = t->arena ? set_up(t) : SONDE_ENOMEM;
     if (s != SONDE_OK) {

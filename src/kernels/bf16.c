@@ -1,0 +1,142 @@
+// Front of products of bf16 operands: op(A) is rounded and packed once, into the caller's memory. C is cut into a grid
+// of tiles that depends on the shape only; a tile's thread rounds and packs the columns of op(B) that it reads, block by
+// block of k, and multiplies in the best way that the processor has.
+#include "kernels/bf16.h"
+#include "kernels/rows.h"
+#include <assert.h>
+#include <stdatomic.h>
+
+typedef struct way {
+    const char *name;
+    snd_kt_bf16_pack *pack;
+    snd_kt_bf16_block *block;
+    snd_kt_bf16_put *put;
+} way;
+
+static const way ways[] = {
+    [SND_KBF16_BASE] = {"f32 by plain C", snd_k_bf16_pack_base, snd_k_bf16_block_base, snd_k_bf16_put_base},
+    [SND_KBF16_AVX2] = {"f32 by AVX2", snd_k_bf16_pack_avx2, snd_k_bf16_block_avx2, snd_k_bf16_put_avx2},
+    [SND_KBF16_AVX512] = {"f32 by AVX-512", snd_k_bf16_pack_avx512, snd_k_bf16_block_avx512, snd_k_bf16_put_avx512},
+    [SND_KBF16_PAIRS] = {"AVX512-BF16", snd_k_bf16_pack_avx512bf16, snd_k_bf16_block_avx512bf16,
+                         snd_k_bf16_put_avx512bf16},
+    [SND_KBF16_TILES] = {"AMX", snd_k_bf16_pack_amx, snd_k_bf16_block_amx, snd_k_bf16_put_amx},
+};
+
+static _Atomic int limit; // test hook
+
+void snd_k_limit_bf16(snd_kbf16 w) {
+    atomic_store_explicit(&limit, (int)w, memory_order_relaxed);
+}
+
+snd_kbf16 snd_k_bf16_best(void) {
+    const snd_isa isa = snd_k_isa();
+    if (isa < SND_ISA_AVX512) return isa == SND_ISA_AVX2 ? SND_KBF16_AVX2 : SND_KBF16_BASE;
+    return snd_cpu_amx_bf16() ? SND_KBF16_TILES : snd_cpu_avx512_bf16() ? SND_KBF16_PAIRS : SND_KBF16_AVX512;
+}
+
+static const way *way_now(void) {
+    const snd_kbf16 best = snd_k_bf16_best(), most = (snd_kbf16)atomic_load_explicit(&limit, memory_order_relaxed);
+    return &ways[most && most < best ? most : best];
+}
+
+const char *snd_k_bf16_name(void) {
+    return way_now()->name;
+}
+
+// ---- one tile -------------------------------------------------------------------------------------------------------
+
+// Of a tile at most: what is packed and the sums stay in the second cache. STRIP: pairs of a strip's block; TOGETHER:
+// strips that one task packs.
+enum { ROWS = 512, COLS = 256, STRIP = SND_BF16_LINES * SND_BF16_DEPTH / 2, TOGETHER = 4 };
+
+typedef struct job {
+    const way *w;
+    bool ta, tb, stream;
+    int64_t M, N, K, lda, ldb, ldc, rows, cols, across; // tiles are rows x cols, `across` of them side by side
+    int64_t strips;                                     // of op(A), each of SND_BF16_LINES rows
+    double alpha, beta;
+    const float *A, *B;
+    float *C;
+    uint32_t *packed; // op(A): all strips of a block of k, blocks in order
+} job;
+
+static int64_t ceil_div(int64_t a, int64_t b) {
+    return (a + b - 1) / b;
+}
+
+static int64_t depth_at(const job *j, int64_t k) {
+    return j->K - k < SND_BF16_DEPTH ? j->K - k : SND_BF16_DEPTH;
+}
+
+static uint32_t *packed_rows(const job *j, int64_t r, int64_t k) {
+    const int64_t tiles = ceil_div(depth_at(j, k), 32);
+    return j->packed + k / SND_BF16_DEPTH * j->strips * STRIP + r / SND_BF16_LINES * tiles * 32 * SND_BF16_LINES / 2;
+}
+
+static void pack_task(void *ctx, int64_t t) {
+    const job *j = ctx;
+    const int64_t groups = ceil_div(j->strips, TOGETHER), r = t % groups * TOGETHER * SND_BF16_LINES;
+    const int64_t k = t / groups * SND_BF16_DEPTH, most = TOGETHER * SND_BF16_LINES;
+    j->w->pack(!j->ta, false, j->M - r < most ? j->M - r : most, depth_at(j, k),
+               j->A + (j->ta ? k * j->lda + r : r * j->lda + k), j->lda, packed_rows(j, r, k));
+}
+
+static void tile_task(void *ctx, int64_t t) {
+    const job *j = ctx;
+    _Alignas(64) uint32_t pb[COLS * SND_BF16_DEPTH / 2];
+    _Alignas(64) float sums[ROWS * COLS];
+    const int64_t r = t / j->across * j->rows, c = t % j->across * j->cols;
+    const int64_t m = j->M - r < j->rows ? j->M - r : j->rows, n = j->N - c < j->cols ? j->N - c : j->cols;
+    int64_t k = 0;
+    do { // once even when K = 0: sums of nothing
+        const int64_t kn = depth_at(j, k);
+        j->w->pack(j->tb, true, n, kn, j->B + (j->tb ? c * j->ldb + k : k * j->ldb + c), j->ldb, pb);
+        j->w->block(m, n, kn, packed_rows(j, r, k), pb, k > 0, sums);
+        k += SND_BF16_DEPTH;
+    } while (k < j->K);
+    j->w->put(m, n, j->stream, sums, (float)j->alpha, (float)j->beta, j->C + r * j->ldc + c, j->ldc);
+}
+
+// ---- the grid -------------------------------------------------------------------------------------------------------
+
+// Where there would be few tiles they are made narrower, so that two or four threads find equal shares.
+static void choose_grid(job *j) {
+    int64_t down = ceil_div(j->M, ROWS), over = ceil_div(j->N, COLS);
+    const int64_t narrow = ceil_div(j->N, 64);
+    if (down * over < 16)
+        while (over < narrow && (down * over < 4 || down * over % 4)) over++;
+    j->rows = ceil_div(ceil_div(j->M, down), SND_BF16_LINES) * SND_BF16_LINES;
+    j->cols = ceil_div(ceil_div(j->N, over), SND_BF16_LINES) * SND_BF16_LINES;
+    j->across = ceil_div(j->N, j->cols);
+}
+
+size_t snd_k_gemm_bf16_scratch(int64_t M, int64_t K) {
+    return (size_t)(ceil_div(M, SND_BF16_LINES) * ceil_div(K, 32)) * SND_BF16_LINES * 32 * sizeof(uint16_t);
+}
+
+void snd_k_gemm_bf16(int th, bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const float *A,
+                     int64_t lda, const float *B, int64_t ldb, double beta, float *C, int64_t ldc, void *scratch) {
+    assert(lda >= (ta ? M : K) && ldb >= (tb ? K : N) && ldc >= N);
+    if (M <= 0 || N <= 0) return;
+    job j = {.w = way_now(),
+             .ta = ta,
+             .tb = tb,
+             .stream = (double)M * (double)N * sizeof *C >= 32 << 20, // what no cache holds until it is read
+             .M = M,
+             .N = N,
+             .K = K > 0 ? K : 0,
+             .strips = ceil_div(M, SND_BF16_LINES),
+             .lda = lda,
+             .ldb = ldb,
+             .ldc = ldc,
+             .alpha = alpha,
+             .beta = beta,
+             .A = A,
+             .B = B,
+             .C = C,
+             .packed = scratch};
+    choose_grid(&j);
+    const int threads = M * N * K < 1 << 18 ? 1 : th;
+    snd_parallel(threads, ceil_div(j.K, SND_BF16_DEPTH) * ceil_div(j.strips, TOGETHER), pack_task, &j);
+    snd_parallel(threads, ceil_div(M, j.rows) * j.across, tile_task, &j);
+}

@@ -1,0 +1,30 @@
+// Private to the products of bf16 operands (bf16.c, bf16.inc): what a way of making them offers.
+#ifndef SND_KERNELS_BF16_H
+#define SND_KERNELS_BF16_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { SND_BF16_LINES = 32, SND_BF16_DEPTH = 256 };    // lines packed together; of a block of k
+
+/// Packs n lines by kn <= SND_BF16_DEPTH of k, as bf16.inc says. along: a line's k are side by side, lines ld apart; else
+/// the other way round. down: for op(B).
+typedef void snd_kt_bf16_pack(bool along, bool down, int64_t n, int64_t kn, const float *x, int64_t ld, uint32_t *out);
+/// The product of packed operands in squares of SND_BF16_LINES, those of one column of squares together: sums = (add ? sums :
+/// 0) + a b.
+typedef void snd_kt_bf16_block(int64_t m, int64_t n, int64_t kn, const uint32_t *a, const uint32_t *b, bool add, float *sums);
+/// C [m, n] = alpha sums + beta C; stream: C leaves the caches.
+typedef void snd_kt_bf16_put(int64_t m, int64_t n, bool stream, const float *sums, float alpha, float beta, float *C, int64_t ldc);
+
+#define SND_BF16_WAY(way)                                                                                              \
+    snd_kt_bf16_pack snd_k_bf16_pack_##way;                                                                            \
+    snd_kt_bf16_block snd_k_bf16_block_##way;                                                                          \
+    snd_kt_bf16_put snd_k_bf16_put_##way;
+SND_BF16_WAY(base)
+SND_BF16_WAY(avx2)
+SND_BF16_WAY(avx512)
+SND_BF16_WAY(avx512bf16)
+SND_BF16_WAY(amx)
+#undef SND_BF16_WAY
+
+#endif
