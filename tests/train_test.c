@@ -553,6 +553,21 @@ static void bf16_gradients_are_near(void **state) {
     }
 }
 
+// Logits in pieces, and maps as well: the same products, cut in other places; sums over the vocabulary join in another order.
+static void bf16_in_pieces_is_the_same(void **state) {
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const trace a = run_of(&CASES[i], NULL, NULL, 2, SND_BF16);
+        snd_pieces_limit(50);
+        const trace b = run_of(&CASES[i], NULL, NULL, 2, SND_BF16);
+        snd_pieces_limit(0);
+        CHECK_REL(b.loss[0], a.loss[0], 1e-5);
+        CHECK_REL(b.norm[0], a.norm[0],
+                  1e-2); // a sum of pieces is rounded where it is added, by half a digit of bf16 at most
+        CHECK_REL(b.loss[STEPS - 1], a.loss[STEPS - 1], 1e-2);
+    }
+}
+
 // A fortieth of the way from where it began: no run of its own luck.
 static void bf16_learns_as_f32_does(void **state) {
     (void)state;
@@ -1090,6 +1105,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(threads_change_no_bit),
         cmocka_unit_test(watching_changes_no_bit),
         cmocka_unit_test(bf16_gradients_are_near),
+        cmocka_unit_test(bf16_in_pieces_is_the_same),
         cmocka_unit_test(bf16_learns_as_f32_does),
         cmocka_unit_test(looks_are_right),
         cmocka_unit_test(looks_equal_plain_sums),
