@@ -165,6 +165,23 @@ static sonde_status run_transformer(snd_arena *a) {
     return snd_lab_run(a, spec, &o, &result);
 }
 
+// Plans that compute again, of every kind.
+static sonde_status foresee(snd_arena *a) {
+    static const char *const words[] = {"norms", "layers"};
+    const int64_t no_image[3] = {0, 0, 0};
+    snd_spec *spec;
+    snd_train_cost cost;
+    SND_TRY(load(a, &spec));
+    for (int i = 0; i < 2; i++) {
+        snd_train_settings s = snd_train_defaults();
+        s.recompute = words[i];
+        s.batch = 4;
+        SND_TRY(snd_train_resolve(&s, spec));
+        SND_TRY(snd_train_foresee(a, spec, &s, SND_F32, no_image, &cost));
+    }
+    return SONDE_OK;
+}
+
 // A program's own rows, a step on them, one on a batch that it brings, and text. What is saved is another matter.
 static sonde_status train_api(snd_arena *a) {
     static const float x[8] = {1, 2, -1, 0.5f, 3, -2, 0, 1};
@@ -250,6 +267,7 @@ static void run_survives(void **state) {
 static void training_survives(void **state) {
     (void)state;
     with_every_allocation_failing(train_api, "training on a program's rows");
+    with_every_allocation_failing(foresee, "what training would take");
     with_every_allocation_failing(text_api, "text from a model");
 }
 

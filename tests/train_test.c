@@ -759,23 +759,23 @@ static void read_part(const char *checkpoint, const char *name, char **text, siz
     CHECK_OK(snd_read_file(path, (size_t)1 << 26, text, n));
 }
 
-static outcome outcome_of(const golden_case *c, int word, int threads) {
+static outcome outcome_of(const golden_case *c, snd_dtype t, int word, int threads) {
     const char *const train[] = {"steps=10", "monitor_every=3", AGAIN_WORDS[word], NULL};
     const char *path;
     outcome o;
     job j = open_job(c, NULL, train);
-    snd_trainer *t = start(&j, SND_F32, threads);
-    go(t, 0, STEPS, &o.t);
-    CHECK_OK(snd_trainer_eval(t, SND_SPLIT_VALID, 0, &o.t.valid, &o.t.accuracy));
+    snd_trainer *tr = start(&j, t, threads);
+    go(tr, 0, STEPS, &o.t);
+    CHECK_OK(snd_trainer_eval(tr, SND_SPLIT_VALID, 0, &o.t.valid, &o.t.accuracy));
     char dir[32];
     static int runs;
     snprintf(dir, sizeof dir, "outcome-%d", runs++);
-    CHECK_OK(snd_checkpoint_save(t, &NO_STATE, in_folder(dir)));
+    CHECK_OK(snd_checkpoint_save(tr, &NO_STATE, in_folder(dir)));
     CHECK_OK(snd_checkpoint_newest(j.arena, in_folder(dir), &path));
     read_part(path, "model.safetensors", &o.model, &o.n_model);
     read_part(path, "optimizer.safetensors", &o.optimizer, &o.n_optimizer);
-    o.cost = snd_trainer_cost(t);
-    snd_trainer_destroy(t);
+    o.cost = snd_trainer_cost(tr);
+    snd_trainer_destroy(tr);
     close_job(&j);
     return o;
 }
@@ -793,22 +793,26 @@ static void same_outcome(const char *name, const outcome *a, const outcome *b) {
     if (memcmp(a->optimizer, b->optimizer, a->n_optimizer) != 0) fail_msg("%s: moments differ", name);
 }
 
+static void check_again(const golden_case *c, snd_dtype t) {
+    outcome kept = outcome_of(c, t, 0, 1);
+    CHECK_SAME(kept.cost.flops_again, 0);
+    assert_true(isfinite(kept.t.loss[STEPS - 1]));
+    for (int word = 1; word < 3; word++) {
+        for (int threads = 1; threads <= 3; threads++) {
+            outcome again = outcome_of(c, t, word, threads);
+            same_outcome(c->name, &kept, &again);
+            assert_true(again.cost.flops_again > 0 || word == 1);
+            drop_outcome(&again);
+        }
+    }
+    drop_outcome(&kept);
+}
+
 static void computing_again_changes_no_bit(void **state) {
     (void)state;
-    for (int i = 0; i < N_AGAIN; i++) {
-        outcome kept = outcome_of(&AGAIN[i], 0, 1);
-        CHECK_SAME(kept.cost.flops_again, 0);
-        assert_true(isfinite(kept.t.loss[STEPS - 1]));
-        for (int word = 1; word < 3; word++) {
-            for (int threads = 1; threads <= 3; threads++) {
-                outcome again = outcome_of(&AGAIN[i], word, threads);
-                same_outcome(AGAIN[i].name, &kept, &again);
-                assert_true(again.cost.flops_again > 0 || word == 1);
-                drop_outcome(&again);
-            }
-        }
-        drop_outcome(&kept);
-    }
+    for (int i = 0; i < N_AGAIN; i++) check_again(&AGAIN[i], SND_F32);
+    check_again(&AGAIN[2], SND_F64);
+    check_again(&AGAIN[2], SND_BF16);
 }
 
 // What is said before a run is what the run takes. Pairs come in shapes that the data decides, but for one of 8 tokens.
@@ -827,9 +831,10 @@ static void the_cost_is_foreseen(void **state) {
             job j = open_job(&AGAIN[i], NULL, train);
             int64_t row[3] = {0, 0, 0};
             if (AGAIN[i].task == SND_TASK_CLASS) snd_set_row_shape(j.set, row);
-            snd_trainer *t = start(&j, SND_F64, 1);
+            const snd_dtype types[] = {SND_F32, SND_F64, SND_BF16}, type = types[(i + word) % 3];
+            snd_trainer *t = start(&j, type, 1);
             snd_train_cost took = snd_trainer_cost(t), said;
-            CHECK_OK(snd_train_foresee(j.arena, j.spec, &j.s, SND_F64, row, &said));
+            CHECK_OK(snd_train_foresee(j.arena, j.spec, &j.s, type, row, &said));
             assert_memory_equal(&took, &said, sizeof took);
             assert_int_equal(snd_train_cost_bytes(&took),
                              took.values + took.weights + took.moments + took.average + took.sums);

@@ -35,6 +35,7 @@ sonde_status snd_train_foresee(snd_arena *a, const snd_spec *spec, const snd_tra
     const snd_batch_shape largest = {.rows = s->batch,
                                      .tokens = task == SND_TASK_CLASS ? 1 : s->tokens,
                                      .src_tokens = task == SND_TASK_SEQ2SEQ ? s->tokens : 0};
+    snd_trainer_type(&t);
     SND_TRY(snd_nets_make(&t, &largest, 1));
     snd_weights_measure(&t);
     *out = snd_trainer_cost(&t);

@@ -61,6 +61,8 @@ struct snd_trainer {
     snd_dtype products;                    // BF16: what their operands are rounded to; else NONE
 };
 
+/// From the type that was asked for to that of values and weights, and that of products.
+void snd_trainer_type(snd_trainer *t);
 /// Nets for batches of n shapes, and how large a slab they need.
 sonde_status snd_nets_make(snd_trainer *t, const snd_batch_shape *shapes, int n) SONDE_MUST_CHECK;
 /// How a plan with a backward pass trades time for memory.

@@ -79,6 +79,12 @@ static sonde_status set_up(snd_trainer *t) {
     return t->watches ? snd_layers_make(t) : SONDE_OK;
 }
 
+void snd_trainer_type(snd_trainer *t) {
+    if (t->o.dtype != SND_BF16) return;
+    t->o.dtype = SND_F32;
+    t->products = SND_BF16;
+}
+
 sonde_status snd_trainer_create(const snd_spec *spec, const snd_train_settings *settings, const snd_set *set,
                                 const snd_trainer_opts *o, snd_trainer **out) {
     *out = NULL;
@@ -91,10 +97,7 @@ sonde_status snd_trainer_create(const snd_spec *spec, const snd_train_settings *
                        .set = set,
                        .task = snd_set_task(set),
                        .o = *o};
-    if (o->dtype == SND_BF16) {
-        t->o.dtype = SND_F32;
-        t->products = SND_BF16;
-    }
+    snd_trainer_type(t);
     if (t->o.threads <= 0) t->o.threads = snd_cpu_count();
     const sonde_status s = t->arena ? set_up(t) : SONDE_ENOMEM;
     if (s != SONDE_OK) {
