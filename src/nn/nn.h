@@ -15,6 +15,7 @@ typedef struct snd_nn {
     bool integrate;            // linear maps by snd_g_glinear; gains of 1 and biases of 0 left out
     bool eval;                 // batch norm by running statistics
     snd_id positions;          // I64 [T]: where the tokens stand in sequences that began earlier; 0: at 0 .. T-1
+    snd_id lengths;            // I64 [B]: tokens of each sequence that are no padding, for batch norm; 0: all
     bool training;             // dropout acts
     int64_t rows;              // examples in the batch
     /// Called for values that can be asked for besides the walker's (updated running statistics). May be NULL.

@@ -79,6 +79,9 @@ snd_id snd_g_unit(snd_graph *g, snd_id x, double gain0);
 /// given): (1 - momentum) running + momentum batch, the variance unbiased.
 snd_id snd_g_batchnorm(snd_graph *g, snd_id x, snd_id gain, snd_id bias, double eps, bool plus1, snd_id running_mean,
                        snd_id running_var, double momentum, snd_id *new_mean, snd_id *new_var);
+/// The same of x [B, T, d] whose example i has lengths[i] rows (I64 [B]): the statistics leave out what is behind.
+snd_id snd_g_batchnorm_part(snd_graph *g, snd_id x, snd_id lengths, snd_id gain, snd_id bias, double eps, bool plus1,
+                            snd_id running_mean, snd_id running_var, double momentum, snd_id *new_mean, snd_id *new_var);
 /// (x - running_mean)/sqrt(running_var + eps) * (gain + plus1) + bias
 snd_id snd_g_batchnorm_eval(snd_graph *g, snd_id x, snd_id gain, snd_id bias, double eps, bool plus1,
                             snd_id running_mean, snd_id running_var);

@@ -260,12 +260,14 @@ static sonde_status encoder(snd_builder *b, const snd_stack *t, snd_id *memory) 
     SND_TRY(enter_stack(b, t, 0));
     if (b->o->src_lengths) SND_TRY(snd_b_input(b, "src_lengths", SND_SHAPE(b->m->rows), SND_I64, &b->src_lengths));
     b->seq.lengths = b->src_lengths;
+    b->nn.lengths = f == SND_FEED_MEMORY ? 0 : b->src_lengths;
     b->silent = f == SND_FEED_MEMORY;
     if (b->silent) // two tokens: batch norm refuses a single row
         x = snd_g_const(b->nn.g, SND_SHAPE(b->m->rows, 2, t->d), 0);
     else
         SND_TRY(feed(b, f, T, "src_tokens", "src_x", &input, &x));
     SND_TRY(walk(b, x, false, memory));
+    b->nn.lengths = 0;
     if (!b->silent) return SONDE_OK;
     b->silent = false;
     return snd_b_input(b, "memory", SND_SHAPE(b->m->rows, T, t->d), SND_DT_NONE, memory);
