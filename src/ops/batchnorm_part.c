@@ -109,8 +109,13 @@ static void grad(snd_graph *g, const snd_node *n, const snd_id *dout, const bool
     for (int j = 0; j < 3; j++) din[j] = need[j] ? out[k++] : 0;
 }
 
-const snd_op_info snd_op_batchnorm_part = {
-    .name = "batchnorm_part", .shape = shape, .run = run, .grad = grad, .scratch = scratch, .cost = snd_cost_some};
+const snd_op_info snd_op_batchnorm_part = {.name = "batchnorm_part",
+                                           .cheap = true,
+                                           .shape = shape,
+                                           .run = run,
+                                           .grad = grad,
+                                           .scratch = scratch,
+                                           .cost = snd_cost_some};
 
 snd_id snd_g_batchnorm_part(snd_graph *g, snd_id x, snd_id lengths, snd_id gain, snd_id bias, double eps, bool plus1,
                             snd_id running_mean, snd_id running_var, double momentum, snd_id *new_mean,
