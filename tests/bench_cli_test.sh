@@ -36,7 +36,7 @@ json 'rows[0]["bound"] == "copy" and rows[0]["share_lo"] <= rows[0]["share"] <= 
 json 'rows[1]["bound"] is None and rows[1]["share"] is None and "mib" not in rows[1] and "ratio" not in rows[1]'
 json 'rows[3]["rows"] == 64 and abs(rows[3]["per_second"] * rows[3]["seconds"] / 64 - 1) < 1e-9 and rows[3]["mib"] > 1'
 cp out base.json
-try 0 bench $few -q; out "norm f32 layer fwd 256x256"; out "training step"; out "mlp 8x256, 64 rows"
+try 0 bench $few -q; out "norm f32 layer fwd 256x256"; out "training step"; out "mlp 8x256 batch 64"
 try 0 bench --quick --time-limit 1ms --threads 1 --json -q; json 'len(rows) == 1'
 try 2 bench --only nrom; err "'nrom'"; err "groups are limit"; no_out
 try 2 bench --only norm --gemm; err "--only"; no_out
