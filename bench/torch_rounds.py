@@ -256,13 +256,13 @@ CASES = {
 }
 
 
-def seconds(run, least):
-    """Of one call, over as many as fill `least` at the pace of the first, which warms."""
-    calls, start = 0, time.perf_counter()
-    while calls == 0 or time.perf_counter() - start < least:
+def seconds(run, least, now=time.perf_counter):
+    """Of one call, over as many as fill `least`."""
+    calls, start = 0, now()
+    while calls == 0 or now() - start < least:
         run()
         calls += 1
-    return (time.perf_counter() - start) / calls
+    return (now() - start) / calls
 
 
 def fastest(make):
@@ -311,7 +311,8 @@ def main():
                 run()
                 say()
             else:
-                say(seconds=seconds(run, float(rest[0])), mib=peak_mib())
+                now = time.process_time if rest[1:] == ["cpu"] else time.perf_counter
+                say(seconds=seconds(run, float(rest[0]), now), mib=peak_mib())
         except Exception as e:
             say(error=f"{line.strip()}: {type(e).__name__}: {str(e).splitlines()[0] if str(e) else ''}")
 

@@ -41,6 +41,8 @@ try 0 bench --quick --time-limit 1ms --threads 1 --json -q; json 'len(rows) == 1
 try 2 bench --only nrom; err "'nrom'"; err "groups are limit"; no_out
 try 2 bench --only norm --gemm; err "--only"; no_out
 try 2 bench --gemm --against torch; err "rival of its own"; no_out
+try 2 bench --cpu-time --quick; err "--threads 1"; no_out
+try 0 bench $few --cpu-time --json -q; json 'd["cpu_time"] and rows[0]["rate"] > 0 and rows[3]["seconds"] > 0'
 try 2 bench --tolerance 0.1; err "--baseline"; no_out
 try 2 bench --against jax; err "not one of torch"; no_out
 

@@ -257,7 +257,7 @@ static void a_rival_is_asked(void **state) {
             if (s != rows[i].work) fail_msg("case of %s: %s", rows[i].script, sonde_error_message());
         }
         if (r && s == SONDE_OK) {
-            s = snd_rival_round(r, 0.1, &seconds);
+            s = snd_rival_round(r, 0.1, false, &seconds);
             if (s != rows[i].round) fail_msg("round of %s: %s", rows[i].script, sonde_error_message());
         }
         if (s == SONDE_OK) CHECK_SAME(seconds, rows[i].seconds);
@@ -279,10 +279,11 @@ static void a_rival_hears_what_is_asked(void **state) {
     size_t n;
     CHECK_OK(snd_rival_open(argv, NULL, &r));
     CHECK_OK(snd_rival_case(r, "loss 256 8192 0"));
-    CHECK_OK(snd_rival_round(r, 0.25, &seconds));
+    CHECK_OK(snd_rival_round(r, 0.25, false, &seconds));
+    CHECK_OK(snd_rival_round(r, 0.5, true, &seconds));
     snd_rival_close(r);
     CHECK_OK(snd_read_file(path, 1000, &heard, &n));
-    assert_string_equal(heard, "case loss 256 8192 0\nround 0.25\n");
+    assert_string_equal(heard, "case loss 256 8192 0\nround 0.25\nround 0.5 cpu\n");
     snd_free(heard);
 }
 

@@ -108,7 +108,7 @@ static void put_tables(snd_cli *c, const snd_bench_about *a, const snd_bench_row
                 "machine slows both");
     if (steps) snd_note(c, "GFLOP/s of a step: its products' alone, against the multiply-adds");
     const double busy = 0.3; // of a processor
-    if (a->load > busy)
+    if (a->load > busy && !a->cpu_time)
         snd_note(c, "the machine was busy just before (load %s): spreads tell how much that matters%s",
                  snd_pretty(load, a->load, 2),
                  a->rival ? ", and a rival whose threads wait for each other loses more" : "");
@@ -142,6 +142,9 @@ static sonde_status read_baseline(snd_cli *c, const snd_bench_about *here, basel
     if (then->quick != here->quick)
         snd_note(c, "%s was measured %s --quick, this run is %s", path, then->quick ? "with" : "without",
                  then->quick ? "not" : "with it");
+    if (then->cpu_time != here->cpu_time)
+        snd_note(c, "%s was measured %s --cpu-time, this run is %s", path, then->cpu_time ? "with" : "without",
+                 then->cpu_time ? "not" : "with it");
     return SONDE_OK;
 }
 
@@ -238,6 +241,8 @@ static sonde_status check_together(const snd_cli *c) {
                 "--only picks among all rows; with --%s there are products alone", gemm ? "gemm" : "products");
     SND_FAIL_IF(gemm && snd_opt_given(c, "against"), SONDE_EUSAGE,
                 "--gemm has a rival of its own, oneDNN; leave out --against, or --gemm");
+    SND_FAIL_IF(snd_opt_flag(c, "cpu-time") && (gemm || snd_opt_int(c, "threads", 0) != 1), SONDE_EUSAGE,
+                "--cpu-time is of one thread's work: give --threads 1%s", gemm ? " and leave out --gemm" : "");
     SND_FAIL_IF(snd_opt_given(c, "tolerance") && !snd_opt_given(c, "baseline"), SONDE_EUSAGE,
                 "--tolerance is of a comparison; give --baseline FILE too");
     return SONDE_OK;
@@ -307,6 +312,7 @@ sonde_status snd_verb_bench(snd_cli *c) {
     SND_TRY(read_products(c, products, &n_products));
     snd_bench_opts o = {.threads = (int)snd_opt_int(c, "threads", 0),
                         .quick = snd_opt_flag(c, "quick"),
+                        .cpu_time = snd_opt_flag(c, "cpu-time"),
                         .time_limit = snd_opt_num(c, "time-limit", 0),
                         .stop = c->stop,
                         .progress = progress};

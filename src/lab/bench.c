@@ -404,16 +404,23 @@ static void rest(void) {
     nanosleep(&(struct timespec){0, 20000000}, NULL);
 }
 
-static sonde_status run_seconds(const snd_bench_work *w, int calls, double *seconds) {
-    const double start = snd_now();
+static double now(const snd_bench_opts *o) {
+    struct timespec t;
+    if (!o->cpu_time) return snd_now();
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static sonde_status run_seconds(const snd_bench_opts *o, const snd_bench_work *w, int calls, double *seconds) {
+    const double start = now(o);
     for (int i = 0; i < calls; i++) SND_TRY(w->run(w->ctx));
-    *seconds = (snd_now() - start) / calls;
+    *seconds = (now(o) - start) / calls;
     return SONDE_OK;
 }
-static double limit_seconds(const snd_bench_work *w, int calls) {
-    const double start = snd_now();
+static double limit_seconds(const snd_bench_opts *o, const snd_bench_work *w, int calls) {
+    const double start = now(o);
     for (int i = 0; i < calls; i++) w->limit(w->ctx);
-    return (snd_now() - start) / calls;
+    return (now(o) - start) / calls;
 }
 
 static bool stopped(const snd_bench_opts *o) {
@@ -431,9 +438,9 @@ typedef struct turns {
 static sonde_status our_turn(const snd_bench_opts *o, const snd_bench_work *w, turns *t, int i) {
     double sec;
     if (o->rival) rest();
-    SND_TRY(run_seconds(w, t->calls, &sec));
+    SND_TRY(run_seconds(o, w, t->calls, &sec));
     t->rate[i] = w->work / sec * 1e-9;
-    t->bound[i] = w->limit ? w->allowed / limit_seconds(w, t->limit_calls) * 1e-9 : NAN;
+    t->bound[i] = w->limit ? w->allowed / limit_seconds(o, w, t->limit_calls) * 1e-9 : NAN;
     t->share[i] = t->rate[i] / t->bound[i];
     return SONDE_OK;
 }
@@ -441,7 +448,7 @@ static sonde_status his_turn(const snd_bench_opts *o, const snd_bench_work *w, t
     double sec = NAN;
     if (!o->rival) return SONDE_OK;
     rest();
-    SND_TRY(snd_rival_round(o->rival, w->least, &sec));
+    SND_TRY(snd_rival_round(o->rival, w->least, o->cpu_time, &sec));
     t->rival[i] = w->work / sec * 1e-9;
     return SONDE_OK;
 }
@@ -450,9 +457,9 @@ sonde_status snd_bench_measure(const snd_bench_opts *o, const snd_bench_work *w,
     turns t;
     double first;
     if (o->rival) SND_TRY(snd_rival_case(o->rival, w->rival)); // comes back warm
-    SND_TRY(run_seconds(w, 1, &first));                        // warms
+    SND_TRY(run_seconds(o, w, 1, &first));                     // warms
     t.calls = calls_for(first, w->least);
-    t.limit_calls = w->limit ? calls_for(limit_seconds(w, 1), w->least_limit) : 0;
+    t.limit_calls = w->limit ? calls_for(limit_seconds(o, w, 1), w->least_limit) : 0;
     for (int i = 0; i < w->turns; i++) {
         SND_FAIL_IF(stopped(o), SONDE_EINTERRUPTED, "stopped in %s %s", w->group, w->name);
         if (i % 2) SND_TRY(his_turn(o, w, &t, i)); // nobody is always the first

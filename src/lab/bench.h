@@ -9,6 +9,7 @@
 
 typedef struct snd_bench_opts {
     int threads;              // 0: all
+    bool cpu_time;            // seconds of processor time in place of the clock's; only with one thread
     bool quick;               // fewer turns, and no row that takes long: about three seconds in place of a minute
     double time_limit;        // seconds, 0: none; what is done by then is returned
     const char *const *only; int n_only;   // groups, or parts of "GROUP NAME" as shell patterns; 0: all but the largest rows
@@ -53,7 +54,7 @@ sonde_status snd_bench_gemm(const snd_bench_opts *o, const snd_bench_product *p,
 typedef struct snd_bench_about {
     const char *version, *cpu, *isa, *gemm_f32, *gemm_f64;     // of the program; of the machine; what products are made by
     const char *rival, *setting;                               // NULL: none
-    bool quick;
+    bool quick, cpu_time;
     double load;                       // other work on the machine, in processors, before the run
 } snd_bench_about;
 /// Of this program on this machine. Texts live as long as the arena.

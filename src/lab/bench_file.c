@@ -23,6 +23,7 @@ sonde_status snd_bench_here(snd_arena *a, const snd_bench_opts *o, snd_bench_abo
                              .rival = o->rival ? snd_rival_name(o->rival) : NULL,
                              .setting = o->rival ? snd_rival_setting(o->rival) : NULL,
                              .quick = o->quick,
+                             .cpu_time = o->cpu_time,
                              .load = snd_machine_load()};
     return out->cpu ? SONDE_OK : SONDE_ENOMEM;
 }
@@ -98,6 +99,7 @@ void snd_bench_json(const snd_bench_about *about, const snd_bench_row *rows, int
     snd_json_str(&j, "cpu", about->cpu);
     snd_json_str(&j, "isa", about->isa);
     snd_json_bool(&j, "quick", about->quick);
+    snd_json_bool(&j, "cpu_time", about->cpu_time);
     snd_json_num(&j, "load", about->load);
     snd_json_str(&j, "gemm_f32", about->gemm_f32);
     snd_json_str(&j, "gemm_f64", about->gemm_f64);
@@ -166,7 +168,8 @@ static sonde_status read_document(snd_arena *a, const json_t *o, snd_bench_file 
                                    .gemm_f32 = text_of(a, o, "gemm_f32"),
                                    .gemm_f64 = text_of(a, o, "gemm_f64"),
                                    .rival = text_of(a, o, "rival"),
-                                   .quick = json_is_true(json_object_get(o, "quick"))};
+                                   .quick = json_is_true(json_object_get(o, "quick")),
+                                   .cpu_time = json_is_true(json_object_get(o, "cpu_time"))};
     SND_FAIL_IF(!out->about.cpu, SONDE_EINPUT, "%s: it does not say on which processor it was measured", out->path);
     SND_NEW(a, out->rows, json_array_size(rows));
     for (size_t i = 0; i < json_array_size(rows); i++)

@@ -41,13 +41,7 @@ static const step steps[] = {
      "step-gpt 12 384 6 50257 4 64",
      SND_BENCH_LONG},
     {"gpt2 124M 4x64", "gpt2", {"context=64", NO_DROPOUT}, 4, 64, "step-gpt 12 768 12 50257 4 64", SND_BENCH_LONG},
-    {"gpt2 124M 8x256",
-     "gpt2",
-     {"context=256", NO_DROPOUT},
-     8,
-     256,
-     "step-gpt 12 768 12 50257 8 256",
-     SND_BENCH_NAMED},
+    {"gpt2 124M 8x256", "gpt2", {"context=256", NO_DROPOUT}, 8, 256, "step-gpt 12 768 12 50257 8 256", SND_BENCH_NAMED},
 };
 enum { N_STEPS = (int)(sizeof steps / sizeof *steps), SIDE = 32, CHANNELS = 3, PEAK_ROUNDS = 500000 };
 

@@ -207,10 +207,10 @@ static double number(const json_t *o, const char *key) {
     return json_is_number(v) ? json_number_value(v) : NAN;
 }
 
-sonde_status snd_rival_round(snd_rival *r, double least, double *seconds) {
+sonde_status snd_rival_round(snd_rival *r, double least, bool cpu_time, double *seconds) {
     char line[64], num[40];
     json_t *o = NULL;
-    snprintf(line, sizeof line, "round %s\n", snd_format_num(num, least, 6));
+    snprintf(line, sizeof line, "round %s%s\n", snd_format_num(num, least, 6), cpu_time ? " cpu" : "");
     SND_TRY(ask(r, line, &o));
     *seconds = number(o, "seconds");
     r->mib = number(o, "mib");

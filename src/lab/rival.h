@@ -5,6 +5,7 @@
 //   it starts with     {"name": "PyTorch 1.13.1", "setting": "...", "cpu": ...}     or {"error": "a sentence"}
 //   case NAME SIZES..  makes the operands, does the work once or more     -> {}     or {"error": "a sentence"}
 //   round SECONDS      as often as fits into so many seconds, at least once  -> {"seconds": of one, "mib": most memory}
+//   round SECONDS cpu  the same by the process's own time
 // It ends when its stdin does.
 #ifndef SND_LAB_RIVAL_H
 #define SND_LAB_RIVAL_H
@@ -21,8 +22,8 @@ void snd_rival_close(snd_rival *r);
 const char *snd_rival_name(const snd_rival *r), *snd_rival_setting(const snd_rival *r);
 /// errors  SONDE_EIO: it is gone, says no JSON, or cannot do this;  SONDE_EINTERRUPTED
 sonde_status snd_rival_case(snd_rival *r, const char *what) SONDE_MUST_CHECK;
-/// Seconds of one call. NaN where it said none: no number is made up.
-sonde_status snd_rival_round(snd_rival *r, double least, double *seconds) SONDE_MUST_CHECK;
+/// Seconds of one call, cpu_time: of processor time. NaN where it said none: no number is made up.
+sonde_status snd_rival_round(snd_rival *r, double least, bool cpu_time, double *seconds) SONDE_MUST_CHECK;
 double snd_rival_mib(const snd_rival *r);      // of its last round; NaN: it did not say
 
 #endif
