@@ -336,6 +336,26 @@ static void a_step_beside_a_rival(void **state) {
     assert_true(s->mib > 1 && s->mib < 4096);
 }
 
+// A trainer that looks at every layer against one that never does, step by step; a rival has no such thing.
+static void statistics_beside_the_plain_step(void **state) {
+    (void)state;
+    const char *const word = "monitor";
+    snd_bench_row rows[SND_BENCH_ROWS];
+    int n;
+    const snd_bench_opts o = {.only = &word, .n_only = 1, .quick = true, .threads = 1};
+    CHECK_OK(snd_bench_all(&o, rows, &n));
+    assert_int_equal(n, 1);
+    assert_string_equal(rows[0].group, "monitor");
+    assert_string_equal(rows[0].bound, "no statistics");
+    assert_string_equal(rows[0].unit, "steps/s");
+    assert_null(rows[0].item);
+    // a step of 64 x 17 x 256 x 256 x 6 operations: far more than one in a second, far fewer than a million
+    assert_true(rows[0].rate.mid > 1 && rows[0].rate.mid < 1e6);
+    assert_true(rows[0].bound_rate.mid > 1 && rows[0].bound_rate.mid < 1e6);
+    assert_true(rows[0].share.mid > 0.05 && rows[0].share.mid < 20);
+    assert_true(isnan(rows[0].mib) && isnan(rows[0].ratio.mid));
+}
+
 static void limits_are_measured(void **state) {
     (void)state;
     const char *const word = "limit";
@@ -365,6 +385,7 @@ int main(void) {
         cmocka_unit_test(a_rival_that_does_not_exist),
         cmocka_unit_test(a_slow_rival_can_be_left),
         cmocka_unit_test(a_step_beside_a_rival),
+        cmocka_unit_test(statistics_beside_the_plain_step),
         cmocka_unit_test(limits_are_measured),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -485,6 +485,36 @@ static void check_looks(const golden_case *c, const char *const *train, snd_dtyp
     close_job(&j);
 }
 
+static void same_net(const snd_net *a, const snd_net *b) {
+    const snd_graph *g = a->m->g, *h = b->m->g;
+    assert_int_equal(snd_g_node_count(g), snd_g_node_count(h));
+    for (int i = 0; i < snd_g_node_count(g); i++) {
+        const snd_node *x = snd_g_node(g, i), *y = snd_g_node(h, i);
+        assert_int_equal(x ? x->op : -1, y ? y->op : -1); // none: fused away
+        assert_int_equal(x ? x->n_out : 0, y ? y->n_out : 0);
+    }
+    assert_int_equal(snd_plan_bytes(a->plan), snd_plan_bytes(b->plan));
+}
+
+// A step without a look runs the graph of a run that never looks; where every step looks there is one graph alone.
+static void steps_without_a_look_know_of_none(void **state) {
+    (void)state;
+    const char *const never[] = {"monitor_every=0", "accumulate=1", NULL},
+                      *const at_times[] = {"monitor_every=7", "accumulate=1", NULL},
+                      *const always[] = {"monitor_every=1", "accumulate=1", NULL};
+    for (int i = 0; i < N_CASES; i++) {
+        job a = open_job(&CASES[i], NULL, never), b = open_job(&CASES[i], NULL, at_times),
+            c = open_job(&CASES[i], NULL, always);
+        snd_trainer *s = start(&a, SND_F32, 1), *t = start(&b, SND_F32, 1), *u = start(&c, SND_F32, 1);
+        for (int n = 0; n < s->n_nets; n++) same_net(&s->nets[n], &t->nets[n]);
+        assert_null(s->watches);
+        assert_true(t->watches && t->watches != t->nets && u->watches == u->nets);
+        assert_true(snd_g_node_count(u->nets[0].m->g) > snd_g_node_count(s->nets[0].m->g));
+        snd_trainer_destroy(s), snd_trainer_destroy(t), snd_trainer_destroy(u);
+        close_job(&a), close_job(&b), close_job(&c);
+    }
+}
+
 static void looks_equal_plain_sums(void **state) {
     (void)state;
     static const char *const ways[][3] = {{"monitor_every=1", "accumulate=1", NULL}, {"monitor_every=1", NULL}};
@@ -1120,6 +1150,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(bf16_learns_as_f32_does),
         cmocka_unit_test(looks_are_right),
         cmocka_unit_test(looks_equal_plain_sums),
+        cmocka_unit_test(steps_without_a_look_know_of_none),
         cmocka_unit_test(parts_change_no_gradient),
         cmocka_unit_test(dropout_acts_in_training_alone),
         cmocka_unit_test(a_resumed_run_goes_on_bit_for_bit),

@@ -54,7 +54,7 @@ static void put_kernels(snd_cli *c, const snd_bench_row *rows, int n, const char
         snd_table_cell(t, r->unit);
         snd_table_num(t, r->bound_rate.mid, 3);
         snd_table_cell(t, r->bound);
-        put_stat(t, r->share, 2);
+        put_stat(t, r->share, strcmp(r->group, "monitor") ? 2 : 3);
         if (!rival) continue;
         snd_table_num(t, r->rival.mid, 3);
         put_stat(t, r->ratio, 3);

@@ -642,10 +642,11 @@ static sonde_status check_words(const snd_bench_opts *o) {
         bool found = false;
         for (int i = 0; i < N_JOBS && !found; i++) found = picked(&one, &jobs[i]);
         for (int i = 0; i < snd_bench_step_count() && !found; i++) found = snd_bench_step_picked(&one, i);
-        SND_FAIL_IF(!found, SONDE_EUSAGE,
-                    "--only: no row is called '%s'; groups are limit, gemm, attention, conv, norm, loss, update, "
-                    "elementwise, stats, draw and step, and parts of names do, as in 'step*24x256' or 'layer fwd'",
-                    o->only[w]);
+        SND_FAIL_IF(
+            !found, SONDE_EUSAGE,
+            "--only: no row is called '%s'; groups are limit, gemm, attention, conv, norm, loss, update, "
+            "elementwise, stats, draw, step and monitor, and parts of names do, as in 'step*24x256' or 'layer fwd'",
+            o->only[w]);
     }
     return SONDE_OK;
 }

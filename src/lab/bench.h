@@ -23,7 +23,7 @@ typedef struct snd_bench_opts {
 typedef struct snd_bench_stat { double mid, lo, hi; } snd_bench_stat;
 
 typedef struct snd_bench_row {
-    const char *group;        // "limit", "gemm", "attention", "conv", "norm", "loss", "elementwise", "update", "stats", "draw", "step"
+    const char *group;        // "limit", "gemm", "attention", "conv", "norm", "loss", "elementwise", "update", "stats", "draw", "step", "monitor"
     char name[48];            // "f32 256x256x256 NT"
     int threads;
     const char *unit;         // "GFLOP/s", "GB/s", "G/s"

@@ -1,5 +1,6 @@
 // Whole training steps: drawn data, forward, loss, backward, clipping, AdamW, by the trainer that `sonde train` uses. Held
 // against the multiply-adds are the products' operations alone, so the share is what all else leaves of the processor.
+// What statistics of all layers cost is measured in turns with the same step of a trainer that knows nothing of them.
 #include "base/machine.h"
 #include "kernels/kernels.h"
 #include "lab/bench_impl.h"
@@ -45,14 +46,31 @@ static const step steps[] = {
 };
 enum { N_STEPS = (int)(sizeof steps / sizeof *steps), SIDE = 32, CHANNELS = 3, PEAK_ROUNDS = 500000 };
 
+// Steps with statistics, which stand behind the others: of the step of that name.
+enum { BETWEEN = 1 << 30 };
+static const struct look {
+    const char *step, *name;
+    int64_t monitor_every; // BETWEEN: a run that looks at other steps than these
+    snd_bench_rank rank;
+} looks[] = {
+    {"mlp 8x256, 64 rows", "8x256, 64 rows, each step", 1, SND_BENCH_EVER},
+    {"gpt 24x256, 4x64", "gpt 24x256, 4x64, each step", 1, SND_BENCH_LONG},
+    {"gpt 24x256, 4x64", "gpt 24x256, 4x64, other steps", BETWEEN, SND_BENCH_LONG},
+    {"gpt2 124M, 4x64", "gpt2 124M, 4x64, each step", 1, SND_BENCH_NAMED},
+    {"gpt2 124M, 4x64", "gpt2 124M, 4x64, other steps", BETWEEN, SND_BENCH_NAMED},
+};
+enum { N_LOOKS = (int)(sizeof looks / sizeof *looks) };
+
 int snd_bench_step_count(void) {
-    return N_STEPS;
+    return N_STEPS + N_LOOKS;
 }
 const char *snd_bench_step_name(int i) {
-    return steps[i].name;
+    return i < N_STEPS ? steps[i].name : looks[i - N_STEPS].name;
 }
 bool snd_bench_step_picked(const snd_bench_opts *o, int i) {
-    return snd_bench_picks(o, "step", steps[i].name, steps[i].rank);
+    if (i < N_STEPS) return snd_bench_picks(o, "step", steps[i].name, steps[i].rank);
+    const struct look *l = &looks[i - N_STEPS];
+    return !o->rival && snd_bench_picks(o, "monitor", l->name, l->rank);
 }
 
 // ---- a trainer ---------------------------------------------------------------------------------------------------------
@@ -60,6 +78,7 @@ bool snd_bench_step_picked(const snd_bench_opts *o, int i) {
 typedef struct training {
     const step *s;
     int threads;
+    int64_t monitor_every; // 0: never
     snd_arena *arena;
     snd_spec *spec;
     snd_data_settings data;
@@ -69,13 +88,14 @@ typedef struct training {
     double sink;
 } training;
 
-static snd_train_settings settings_of(const step *s) {
+static snd_train_settings settings_of(const step *s, int64_t monitor_every) {
     snd_train_settings t = snd_train_defaults();
     t.batch = s->batch;
     if (s->tokens) t.tokens = s->tokens;
     t.lr = 1e-4;
     t.schedule = "constant";
-    t.warmup = t.monitor_every = t.eval_every = 0;
+    t.warmup = t.eval_every = 0;
+    t.monitor_every = monitor_every;
     return t;
 }
 
@@ -122,7 +142,7 @@ static sonde_status open_training(training *g) {
     if (!g->arena) return SONDE_ENOMEM;
     SND_TRY(snd_spec_load(g->arena, g->s->spec, (const char **)(void *)g->s->over, n, &g->spec));
     SND_TRY(draw_set(g));
-    g->settings = settings_of(g->s);
+    g->settings = settings_of(g->s, g->monitor_every);
     SND_TRY(snd_train_resolve(&g->settings, g->spec));
     const snd_trainer_opts o = {.dtype = SND_F32, .seed = 1, .threads = g->threads};
     return snd_trainer_create(g->spec, &g->settings, g->set, &o, &g->t);
@@ -168,7 +188,7 @@ static void put_facts(const training *g, double flops, snd_bench_row *row) {
     row->mib = snd_memory_peak() / 1048576;
 }
 
-static sonde_status measure(const snd_bench_opts *o, training *g, snd_bench_row *row) {
+static sonde_status measure_step(const snd_bench_opts *o, training *g, snd_bench_row *row) {
     double flops;
     SND_TRY(open_training(g));
     SND_TRY(product_flops(g, &flops));
@@ -192,10 +212,61 @@ static sonde_status measure(const snd_bench_opts *o, training *g, snd_bench_row 
     return SONDE_OK;
 }
 
+// ---- with statistics and without ---------------------------------------------------------------------------------------
+
+typedef struct pair {
+    training with, without;
+    sonde_status s; // of the latter's steps
+} pair;
+
+static sonde_status run_with(void *ctx) {
+    pair *p = ctx;
+    SND_TRY(p->s);
+    return run(&p->with);
+}
+static void run_without(void *ctx) {
+    pair *p = ctx;
+    if (p->s == SONDE_OK) p->s = run(&p->without);
+}
+
+static sonde_status measure_pair(const snd_bench_opts *o, const char *name, pair *p, snd_bench_row *row) {
+    SND_TRY(open_training(&p->with));
+    SND_TRY(open_training(&p->without));
+    SND_TRY(run(&p->with)); // a run's first step is always looked at
+    const snd_bench_work w = {.group = "monitor",
+                              .name = name,
+                              .unit = "steps/s",
+                              .bound = "no statistics",
+                              .threads = p->with.threads,
+                              .work = 1e9,
+                              .allowed = 1e9,
+                              .run = run_with,
+                              .limit = run_without,
+                              .ctx = p,
+                              .turns = o->quick ? 5 : 11,
+                              .least = 0.02,
+                              .least_limit = 0.02};
+    SND_TRY(snd_bench_measure(o, &w, row));
+    return p->s;
+}
+
+static sonde_status bench_look(const snd_bench_opts *o, const struct look *l, snd_bench_row *row) {
+    const step *s = steps;
+    while (strcmp(s->name, l->step) != 0) s++;
+    pair p = {.without = {.s = s, .threads = o->threads > 0 ? o->threads : snd_cpu_count()}};
+    p.with = p.without;
+    p.with.monitor_every = l->monitor_every;
+    const sonde_status status = measure_pair(o, l->name, &p, row);
+    close_training(&p.with);
+    close_training(&p.without);
+    return status;
+}
+
 sonde_status snd_bench_step(const snd_bench_opts *o, int i, snd_bench_row *row) {
+    if (i >= N_STEPS) return bench_look(o, &looks[i - N_STEPS], row);
     training g = {.s = &steps[i], .threads = o->threads > 0 ? o->threads : snd_cpu_count()};
     snd_memory_peak_start();
-    const sonde_status s = measure(o, &g, row);
+    const sonde_status s = measure_step(o, &g, row);
     close_training(&g);
     return s;
 }
