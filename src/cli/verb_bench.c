@@ -241,8 +241,8 @@ static sonde_status check_together(const snd_cli *c) {
                 "--only picks among all rows; with --%s there are products alone", gemm ? "gemm" : "products");
     SND_FAIL_IF(gemm && snd_opt_given(c, "against"), SONDE_EUSAGE,
                 "--gemm has a rival of its own, oneDNN; leave out --against, or --gemm");
-    SND_FAIL_IF(snd_opt_flag(c, "cpu-time") && (gemm || snd_opt_int(c, "threads", 0) != 1), SONDE_EUSAGE,
-                "--cpu-time is of one thread's work: give --threads 1%s", gemm ? " and leave out --gemm" : "");
+    SND_FAIL_IF(snd_opt_flag(c, "cpu-time") && snd_opt_int(c, "threads", 0) != 1, SONDE_EUSAGE,
+                "--cpu-time is of one thread's work: give --threads 1");
     SND_FAIL_IF(snd_opt_given(c, "tolerance") && !snd_opt_given(c, "baseline"), SONDE_EUSAGE,
                 "--tolerance is of a comparison; give --baseline FILE too");
     return SONDE_OK;

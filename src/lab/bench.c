@@ -404,7 +404,7 @@ static void rest(void) {
     nanosleep(&(struct timespec){0, 20000000}, NULL);
 }
 
-static double now(const snd_bench_opts *o) {
+double snd_bench_now(const snd_bench_opts *o) {
     struct timespec t;
     if (!o->cpu_time) return snd_now();
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
@@ -412,15 +412,15 @@ static double now(const snd_bench_opts *o) {
 }
 
 static sonde_status run_seconds(const snd_bench_opts *o, const snd_bench_work *w, int calls, double *seconds) {
-    const double start = now(o);
+    const double start = snd_bench_now(o);
     for (int i = 0; i < calls; i++) SND_TRY(w->run(w->ctx));
-    *seconds = (now(o) - start) / calls;
+    *seconds = (snd_bench_now(o) - start) / calls;
     return SONDE_OK;
 }
 static double limit_seconds(const snd_bench_opts *o, const snd_bench_work *w, int calls) {
-    const double start = now(o);
+    const double start = snd_bench_now(o);
     for (int i = 0; i < calls; i++) w->limit(w->ctx);
-    return (now(o) - start) / calls;
+    return (snd_bench_now(o) - start) / calls;
 }
 
 static bool stopped(const snd_bench_opts *o) {

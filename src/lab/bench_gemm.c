@@ -1,7 +1,7 @@
 // Our front of the matrix product against oneDNN's two own calls, with its own threads, in turns with the machine's
 // multiply-adds: dnnl_sgemm and the matmul primitive. Without oneDNN there is nothing to compare with.
 #include "kernels/kernels.h"
-#include "lab/bench.h"
+#include "lab/bench_impl.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -11,6 +11,7 @@
 #include <time.h>
 
 typedef struct work {
+    const snd_bench_opts *o;
     const snd_bench_product *p;
     int threads;
     float *a, *b, *c;
@@ -44,25 +45,25 @@ static void rest(void) {
 static double rate(const work *w, int way, int calls) {
     rest();
     ways[way](w);
-    const double start = snd_now();
+    const double start = snd_bench_now(w->o);
     for (int i = 0; i < calls; i++) ways[way](w);
-    return 2e-9 * (double)w->p->M * (double)w->p->N * (double)w->p->K * calls / (snd_now() - start);
+    return 2e-9 * (double)w->p->M * (double)w->p->N * (double)w->p->K * calls / (snd_bench_now(w->o) - start);
 }
 
-static double peak(int threads) {
+static double peak(const work *w) {
     rest();
-    const double start = snd_now(), flop = snd_k_peak(threads, SND_F32, 2000000);
-    return flop * 1e-9 / (snd_now() - start);
+    const double start = snd_bench_now(w->o), flop = snd_k_peak(w->threads, SND_F32, 2000000);
+    return flop * 1e-9 / (snd_bench_now(w->o) - start);
 }
 
 // Four rows: ours against the better of the two in each round, then all three against the multiply-adds.
 static void compare(const work *w, int rounds, snd_bench_row *rows) {
     const snd_bench_product *p = w->p;
     double r[WAYS][MOST_ROUNDS], share[WAYS][MOST_ROUNDS], roof[MOST_ROUNDS], best[MOST_ROUNDS], ratio[MOST_ROUNDS];
-    const double flop = 2 * (double)p->M * (double)p->N * (double)p->K, guess = peak(w->threads) * 1e9;
+    const double flop = 2 * (double)p->M * (double)p->N * (double)p->K, guess = peak(w) * 1e9;
     const int calls = (int)(0.01 * guess / flop) + 1; // ten milliseconds
     for (int k = 0; k < rounds; k++) {
-        roof[k] = peak(w->threads);
+        roof[k] = peak(w);
         for (int i = 0; i < WAYS; i++) {
             const int way = (i + k) % WAYS; // nobody is always the first
             r[way][k] = rate(w, way, calls);
@@ -148,7 +149,7 @@ static sonde_status furnish(work *w, const snd_bench_product *p, int n) {
 sonde_status snd_bench_gemm(const snd_bench_opts *o, const snd_bench_product *p, int n, snd_bench_row *rows,
                             int *done) {
     if (!n) p = classes, n = (int)(sizeof classes / sizeof *classes);
-    work w = {.threads = o->threads > 0 ? o->threads : snd_cpu_count()};
+    work w = {.o = o, .threads = o->threads > 0 ? o->threads : snd_cpu_count()};
     *done = 0;
     w.peer = snd_k_peer_open(w.threads);
     SND_FAIL_IF(!w.peer, SONDE_EUSAGE,

@@ -20,6 +20,9 @@ typedef struct snd_bench_work {
 /// Turns of the work, its limit and the rival, after a call of each. SONDE_EINTERRUPTED: o->stop.
 sonde_status snd_bench_measure(const snd_bench_opts *o, const snd_bench_work *w, snd_bench_row *row) SONDE_MUST_CHECK;
 
+/// Seconds, by the clock that the options ask for.
+double snd_bench_now(const snd_bench_opts *o);
+
 /// How readily a row is run: always, not with `quick`, only when it is named.
 typedef enum snd_bench_rank { SND_BENCH_EVER, SND_BENCH_LONG, SND_BENCH_NAMED } snd_bench_rank;
 bool snd_bench_picks(const snd_bench_opts *o, const char *group, const char *name, snd_bench_rank rank);
