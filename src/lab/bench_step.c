@@ -53,11 +53,11 @@ static const struct look {
     int64_t monitor_every; // BETWEEN: a run that looks at other steps than these
     snd_bench_rank rank;
 } looks[] = {
-    {"mlp 8x256, 64 rows", "8x256, 64 rows, each step", 1, SND_BENCH_EVER},
-    {"gpt 24x256, 4x64", "gpt 24x256, 4x64, each step", 1, SND_BENCH_LONG},
-    {"gpt 24x256, 4x64", "gpt 24x256, 4x64, other steps", BETWEEN, SND_BENCH_LONG},
-    {"gpt2 124M, 4x64", "gpt2 124M, 4x64, each step", 1, SND_BENCH_NAMED},
-    {"gpt2 124M, 4x64", "gpt2 124M, 4x64, other steps", BETWEEN, SND_BENCH_NAMED},
+    {"mlp 8x256 batch 64", "8x256 batch 64 each step", 1, SND_BENCH_EVER},
+    {"gpt 24x256 4x64", "gpt 24x256 4x64 each step", 1, SND_BENCH_LONG},
+    {"gpt 24x256 4x64", "gpt 24x256 4x64 other steps", BETWEEN, SND_BENCH_LONG},
+    {"gpt2 124M 4x64", "gpt2 124M 4x64 each step", 1, SND_BENCH_NAMED},
+    {"gpt2 124M 4x64", "gpt2 124M 4x64 other steps", BETWEEN, SND_BENCH_NAMED},
 };
 enum { N_LOOKS = (int)(sizeof looks / sizeof *looks) };
 
