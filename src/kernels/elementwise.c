@@ -212,17 +212,9 @@ static void peak_task(void *ctx, int64_t i) {
     peak_job *j = ctx;
     j->done[i] = j->fn(j->rounds);
 }
-static bool has_bf16(void) {
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-    return snd_k_isa() == SND_ISA_AVX512 && __builtin_cpu_supports("avx512bf16");
-#else
-    return false;
-#endif
-}
 // BF16: 0 where this processor has no such instruction.
 double snd_k_peak(int th, snd_dtype t, int64_t rounds) {
-    if (t == SND_BF16 && !has_bf16()) return 0;
+    if (t == SND_BF16 && (snd_k_isa() != SND_ISA_AVX512 || !snd_cpu_avx512_bf16())) return 0;
     peak_job j = {.fn = t == SND_BF16 ? snd_k_peak_bf16_avx512bf16 : SND_PICK(peak, t), .rounds = rounds};
     const int64_t n = th < 1 ? 1 : th < SND_MAX_TASKS ? th : SND_MAX_TASKS;
     snd_parallel((int)n, n, peak_task, &j);
