@@ -80,11 +80,10 @@ def interrupted(data, top, steps):
     return out
 
 
-def until_it_steps(p, out):
-    """Sleeps until the run has logged a step of its own, or is over."""
-    log = os.path.join(out, "metrics.jsonl")
-    at = os.path.getsize(log) if os.path.exists(log) else 0
-    while p.poll() is None and (not os.path.exists(log) or os.path.getsize(log) <= at):
+def until_it_saves(p, out):
+    """Sleeps until the run has saved a step of its own, or is over."""
+    before = checkpoints(out)[-1:]
+    while p.poll() is None and checkpoints(out)[-1:] <= before:
         time.sleep(0.001)
 
 
@@ -98,8 +97,8 @@ def killed(data, top, steps, kills):
         before = checkpoints(out)
         p = subprocess.Popen([BIN, "train", *args], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         if k % 2:
-            until_it_steps(p, out)
-        time.sleep(rng.uniform(0, 0.03 if k % 2 else 0.3))
+            until_it_saves(p, out)
+        time.sleep(rng.uniform(0, 0.03 if k % 2 else 0.2))
         p.kill()
         err = p.communicate()[1]
         check(p.returncode in (-9, 0), f"kill {k}: the run had ended with {p.returncode}: {err}")
@@ -171,7 +170,7 @@ def main():
         rng = random.Random(1)
         words = "the sea of time was a door and we open it slowly".split()
         open(data, "w").write(" ".join(rng.choice(words) for _ in range(20000)))
-        steps = 30 if KILLS <= 20 else 3000
+        steps = 250 if KILLS <= 20 else 3000
         plain = os.path.join(top, "plain")
         r = train(*start(data, plain, steps))
         check(r.returncode == 0, r.stderr)
