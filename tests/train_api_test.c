@@ -219,7 +219,8 @@ static void padding_is_no_part_of_a_batch(void **state) {
         }
         CHECK_OK(sonde_trainer_step_on(t, &b, &step));
         CHECK_OK(sonde_trainer_read(t, names[k], after));
-        if (!(fabs(loss[1] - loss[0]) > 1e-10)) fail_msg("%s: the loss does not depend on it: %g", names[k], loss[1] - loss[0]);
+        if (!(fabs(loss[1] - loss[0]) > 1e-10))
+            fail_msg("%s: the loss does not depend on it: %g", names[k], loss[1] - loss[0]);
         CHECK_CLOSE(before[nth] - after[nth], (loss[1] - loss[0]) / (2 * h), 1e-9);
     }
     sonde_trainer_destroy(t);
