@@ -1,5 +1,5 @@
-// From SPEC and key=value to a loaded spec, from a file's measure: part to options, and from these to settings. Remembers where a failure came
-// from, which decides between exit 2 (the command line) and 3 (a file).
+// From SPEC and key=value to a loaded spec, from a file's measure: part to options, and from these to settings. Remembers
+// where a failure came from, which decides between exit 2 (the command line) and 3 (a file).
 #include "cli/inner.h"
 #include "train/train.h"
 

@@ -1,4 +1,4 @@
-// What eval, generate and translate share: finding the model and its tokenizer.
+// What the verbs that take a trained model share: finding it, its tokenizer and its data.
 #include "cli/trained.h"
 
 #include <limits.h>
@@ -17,22 +17,29 @@ static sonde_status open_tokenizer(snd_cli *c, const char *beside, snd_loaded *l
     return SONDE_OK;
 }
 
+sonde_status snd_cli_find_trained(snd_cli *c, bool look, snd_trained *out) {
+    const char *which = snd_opt_str(c, "checkpoint", NULL);
+    *out = (snd_trained){0};
+    const sonde_status s = look ? snd_trained_find(c->arena, c->spec_word, which, out) : SONDE_OK;
+    c->file_at_fault = s == SONDE_EIO;
+    SND_TRY(s);
+    SND_FAIL_IF(which && !out->folder, SONDE_EUSAGE, "--checkpoint is for a run's folder; %s is none", c->spec_word);
+    if (out->folder) c->spec_word = out->spec;
+    return SONDE_OK;
+}
+
 sonde_status snd_cli_load_trained(snd_cli *c, snd_loaded *out) {
     *out = (snd_loaded){0};
     const double start = snd_now();
     snd_trained t;
-    sonde_status s = snd_trained_find(c->arena, c->spec_word, snd_opt_str(c, "checkpoint", NULL), &t);
-    c->file_at_fault = s == SONDE_EIO;
-    SND_TRY(s);
-    SND_FAIL_IF(!t.folder && snd_opt_given(c, "checkpoint"), SONDE_EUSAGE,
-                "--checkpoint is for a run's folder; %s is none", c->spec_word);
-    if (t.folder) c->spec_word = t.spec;
+    SND_TRY(snd_cli_find_trained(c, true, &t));
     SND_TRY(snd_cli_load_spec(c, &out->spec));
     out->weights = snd_opt_str(c, "weights", t.weights);
     SND_FAIL_IF(!out->weights, SONDE_EUSAGE,
                 "%s needs weights: a run's folder or a checkpoint in place of SPEC, or --weights FILE", c->verb->name);
     SND_TRY(open_tokenizer(c, t.tokenizer, out));
-    s = snd_weights_open(c->arena, out->spec, out->weights, snd_dtype_find(snd_opt_str(c, "dtype", "f32")), 0,
+    const sonde_status s =
+        snd_weights_open(c->arena, out->spec, out->weights, snd_dtype_find(snd_opt_str(c, "dtype", "f32")), 0,
                          (int)snd_opt_int(c, "threads", 0), &out->net);
     c->file_at_fault = s != SONDE_OK;
     out->seconds = snd_now() - start;
@@ -68,12 +75,11 @@ static sonde_status run_settings(snd_cli *c, const snd_spec *spec, snd_data_sett
     return SONDE_OK;
 }
 
-static sonde_status split_of(const snd_cli *c, snd_split *out) {
+static snd_split split_asked(const snd_cli *c) {
     const char *said = snd_opt_str(c, "split", NULL);
-    *out = SND_SPLIT_VALID;
     for (int i = 0; said && i < SND_SPLIT_COUNT; i++)
-        if (!strcmp(said, snd_split_name((snd_split)i))) *out = (snd_split)i;
-    return SONDE_OK;
+        if (!strcmp(said, snd_split_name((snd_split)i))) return (snd_split)i;
+    return SND_SPLIT_VALID;
 }
 
 // --data FILE stands for the whole file, whatever share a run kept for validation; a folder has a test of its own.
@@ -82,7 +88,7 @@ sonde_status snd_cli_open_set(snd_cli *c, const snd_loaded *l, snd_split *split,
     const char *data = snd_opt_str(c, "data", NULL);
     SND_TRY(run_settings(c, l->spec, &d));
     d.folder = snd_opt_str(c, "data-folder", d.folder);
-    SND_TRY(split_of(c, split));
+    *split = split_asked(c);
     if (data) {
         const bool folder = snd_is_folder(data) || !strcmp(data, "fashion-mnist");
         const bool table = !folder && snd_train_task(l->spec) == SND_TASK_CLASS; // normalised by the rows trained on

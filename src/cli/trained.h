@@ -16,6 +16,9 @@ typedef struct snd_loaded {
 /// By the command line's SPEC, --checkpoint, --weights, --tokenizer, --dtype, --threads. Close it in any case.
 sonde_status snd_cli_load_trained(snd_cli *c, snd_loaded *out) SONDE_MUST_CHECK;
 void snd_loaded_close(snd_loaded *l);
+/// Where look is set: the files of the trained model that SPEC and --checkpoint name, its spec in the place of SPEC. All NULL:
+/// SPEC is another word, with which --checkpoint is refused.
+sonde_status snd_cli_find_trained(snd_cli *c, bool look, snd_trained *out) SONDE_MUST_CHECK;
 /// Does SPEC name a trained model? A preset or a key of the catalogue is one of those before it is a folder.
 bool snd_cli_names_trained(const snd_cli *c);
 /// What the run was trained on, of which `split` (--split, else validation) is meant; or --data, whose whole file stands for

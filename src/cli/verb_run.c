@@ -1,27 +1,12 @@
 // sonde run: exact outputs and gradients of a spec for given weights and inputs.
 #include "cli/trained.h"
 
-#include <string.h>
-
-// A trained model in place of SPEC brings its weights.
-static sonde_status find_weights(snd_cli *c, const char **weights) {
-    snd_trained t = {0};
-    const bool trained = snd_cli_names_trained(c);
-    const char *which = snd_opt_str(c, "checkpoint", NULL);
-    SND_FAIL_IF(which && !trained, SONDE_EUSAGE, "--checkpoint is for a run's folder; %s is none", c->spec_word);
-    c->file_at_fault = true;
-    if (trained) SND_TRY(snd_trained_find(c->arena, c->spec_word, which, &t));
-    c->file_at_fault = false;
-    if (trained) c->spec_word = t.spec;
-    *weights = snd_opt_str(c, "weights", t.weights);
-    if (trained) snd_note(c, "weights: %s", *weights);
-    return SONDE_OK;
-}
-
 sonde_status snd_verb_run(snd_cli *c) {
     snd_spec *spec;
-    const char *weights = NULL;
-    SND_TRY(find_weights(c, &weights));
+    snd_trained t; // in place of SPEC it brings its weights
+    SND_TRY(snd_cli_find_trained(c, snd_cli_names_trained(c), &t));
+    const char *weights = snd_opt_str(c, "weights", t.weights);
+    if (t.folder) snd_note(c, "weights: %s", weights);
     SND_TRY(snd_cli_load_spec(c, &spec));
     snd_run_opts o = {.weights = weights,
                       .input = snd_opt_str(c, "input", NULL),

@@ -276,7 +276,7 @@ static sonde_status read_scores(snd_trainer *t, int64_t rows, double *out) {
 }
 
 sonde_status snd_trainer_scores(snd_trainer *t, const snd_batch *b, double *out) {
-    SND_FAIL_IF(snd_set_task(t->set) != SND_TASK_CLASS, SONDE_EUNSUPPORTED, "scores are for models of classes");
+    SND_FAIL_IF(t->task != SND_TASK_CLASS, SONDE_EUNSUPPORTED, "scores are for models of classes");
     snd_batches_give(t->batches, b);
     swap_average(t);
     const sonde_status s = read_scores(t, b->shape.rows, out);
