@@ -135,6 +135,28 @@ static void resolves_defaults_and_overrides(void **state) {
         {"gpt2", "", "init", "gpt2"},
         {"llama3-8b", "", "kv_heads", "8"},
         {"gemma3-270m", "", "window", "l % 6 == 0 ? 0 : 512"},
+        {"transformer-base", "layers=4", "encoder_layers", "4"},
+        {"transformer-base", "layers=4", "decoder_layers", "4"},
+        {"transformer-base", "encoder_layers=3|layers=4", "encoder_layers", "3"},
+        {"transformer-base", "encoder_layers=3|layers=4", "decoder_layers", "4"},
+        {"transformer-base", "width=256", "hidden", "1024"},
+        {"transformer-base", "width=256", "heads", "4"},
+        {"transformer-base", "width=256|hidden=100|heads=8", "hidden", "100"},
+        {"transformer-base", "width=256|heads=8", "head_dim", "32"},
+        {"t5-v1.1-base", "width=256", "hidden", "680"},
+        {"t5-base", "width=256", "head_dim", "64"},
+        {"gpt2", "width=256", "heads", "4"},
+        {"bert-base", "width=32", "heads", "1"},
+        {"llama2-7b", "width=512", "hidden", "1376"},
+        {"llama2-7b", "width=512", "heads", "4"},
+        {"llama3-8b", "width=1024", "kv_heads", "2"},
+        {"llama3-8b", "width=256", "kv_heads", "1"},
+        {"qwen3-0.6b", "width=256", "kv_heads", "2"},
+        {"qwen3-0.6b", "width=256", "head_dim", "128"},
+        {"palm-8b", "width=512", "heads", "2"},
+        {"gemma3-270m", "width=128", "head_dim", "50"},
+        {"transformer-xl", "width=100", "head_dim", "50"},
+        {"mlp", "width=64", "hidden", "64"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         snd_arena *a = snd_arena_create();
@@ -145,6 +167,51 @@ static void resolves_defaults_and_overrides(void **state) {
                         st == SONDE_OK ? value_of(s, rows[i].key) : "-", rows[i].want, sonde_error_message());
             fail();
         }
+        snd_arena_destroy(a);
+    }
+}
+
+// Both stacks follow a layers= that is said after a file, whatever the file says of either.
+static void layers_reach_both_stacks(void **state) {
+    (void)state;
+    const char *path = write_spec("stacks.yaml", "model: {wiring: pre, arch: encoder-decoder, layers: 6,"
+                                                 " encoder_layers: 6, decoder_layers: 5}\n");
+    snd_arena *a = snd_arena_create();
+    snd_spec *s;
+    CHECK_OK(load(a, path, "width=64", &s));
+    assert_true(s->encoder_layers == 6 && s->decoder_layers == 5);
+    CHECK_OK(load(a, path, "layers=2", &s));
+    assert_true(s->encoder_layers == 2 && s->decoder_layers == 2);
+    CHECK_OK(load(a, path, "layers=2|decoder_layers=3", &s));
+    assert_true(s->encoder_layers == 2 && s->decoder_layers == 3);
+    CHECK_OK(load(a, path, "decoder_layers=3", &s));
+    assert_true(s->encoder_layers == 6 && s->decoder_layers == 3);
+    snd_arena_destroy(a);
+}
+
+// What a preset says of its shape is what was published: expressions of d must come out even there.
+static void presets_have_their_published_shape(void **state) {
+    (void)state;
+    static const struct {
+        const char *preset;
+        int hidden, heads, kv_heads, head_dim;
+    } rows[] = {
+        {"transformer-base", 2048, 8, 8, 64}, {"t5-base", 3072, 12, 12, 64},    {"t5-v1.1-base", 2048, 12, 12, 64},
+        {"bert-base", 3072, 12, 12, 64},      {"gpt2", 3072, 12, 12, 64},       {"gpt2-medium", 4096, 16, 16, 64},
+        {"gpt2-large", 5120, 20, 20, 64},     {"gpt2-xl", 6400, 25, 25, 64},    {"gpt3-175b", 49152, 96, 96, 128},
+        {"llama2-7b", 11008, 32, 32, 128},    {"llama3-8b", 14336, 32, 8, 128}, {"olmo2-7b", 11008, 32, 32, 128},
+        {"qwen3-0.6b", 3072, 16, 8, 128},     {"palm-8b", 16384, 16, 1, 256},   {"gemma3-270m", 2048, 4, 1, 256},
+        {"transformer-xl", 2100, 10, 10, 41},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        snd_arena *a = snd_arena_create();
+        snd_spec *s;
+        CHECK_OK(load(a, rows[i].preset, "", &s));
+        const int kv = (int)snd_spec_kv_heads(s, 1, s->layers);
+        if (s->hidden != rows[i].hidden || s->heads != rows[i].heads || kv != rows[i].kv_heads ||
+            s->head_dim != rows[i].head_dim)
+            fail_msg("%s: hidden %d, heads %d, %d, head_dim %d", rows[i].preset, (int)s->hidden, (int)s->heads, kv,
+                     (int)s->head_dim);
         snd_arena_destroy(a);
     }
 }
@@ -499,6 +566,8 @@ static void survives_lack_of_memory(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(resolves_defaults_and_overrides),
+        cmocka_unit_test(layers_reach_both_stacks),
+        cmocka_unit_test(presets_have_their_published_shape),
         cmocka_unit_test(knows_who_said_it),
         cmocka_unit_test(varies_between_layers),
         cmocka_unit_test(hands_out_sections),

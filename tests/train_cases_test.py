@@ -116,6 +116,27 @@ def decay(data, top):
         check({(False, False), (False, True), (True, False)} <= seen, f"{keys}: no matrix, bias or gain among {seen}")
 
 
+def presets(data, pairs):
+    """Every Transformer's preset trains when it is scaled down by width= and layers= alone, and vocab= limits a bpe."""
+    known = json.loads(subprocess.run([BIN, "models", "--json"], capture_output=True, text=True, timeout=60).stdout)
+    names = [m["name"] for m in known["models"]]
+    seen = 0
+    for name in names:
+        if name.startswith("resnet") or name.endswith("mlp"):
+            continue
+        two = name.startswith("t5") or name == "transformer-base"
+        d = train(f"{name} layers=2 width=32 vocab=270", pairs if two else data, "--batch", "4", "--tokens", "16", "--steps", "6",
+                  "--warmup", "2", "--lr", "3e-3", "--tokenizer", "bpe", "--eval-batches", "1", "--threads", "1", "--eval-every", "6")
+        spec, s = d["spec"], d["summary"]["metrics"]
+        stacks = [int(spec[k]) for k in (("encoder_layers", "decoder_layers") if two else ("layers",))]
+        check(set(stacks) == {2}, f"{name}: {stacks} layers")
+        check(32 <= int(spec["hidden"]) <= 200 and int(spec["heads"]) <= 4, f"{name}: {spec}")
+        check(int(spec["vocab"]) == 270, f"{name}: {spec['vocab']} tokens")
+        check(math.isfinite(s["loss"]) and s["valid_loss"] < s["first_loss"] - 0.05, f"{name}: {s}")
+        seen += 1
+    check(seen >= 16, f"{seen} of {names}")
+
+
 def main():
     top = tempfile.mkdtemp(prefix="train-cases-")
     try:
@@ -127,6 +148,12 @@ def main():
         first_losses(data)
         quick_start(data)
         decay(data, top)
+        pairs = os.path.join(top, "pairs.tsv")
+        with open(pairs, "w") as f:
+            for _ in range(600):
+                line = [rng.choice(words) for _ in range(rng.randint(3, 9))]
+                f.write(" ".join(line) + "\t" + " ".join(w[::-1] for w in line) + "\n")
+        presets(data, pairs)
     finally:
         shutil.rmtree(top)
 

@@ -65,6 +65,13 @@ static sonde_status keep_folder(snd_cli *c, snd_data_settings *d, pairs *p) {
     return data_setting(d, "", "folder", here, p);
 }
 
+// A bpe learns no more tokens than the model has rows for, unless somebody said how many.
+static void limit_bpe(const snd_cli *c, const snd_spec *spec, snd_data_settings *d, const pairs *p) {
+    bool said = snd_opt_given(c, "bpe-vocab");
+    for (int i = 0; i < p->n; i++) said |= !strncmp(p->text[i], "bpe_vocab=", 10);
+    if (!said && spec->vocab > 256 && spec->vocab < d->bpe_vocab) d->bpe_vocab = spec->vocab;
+}
+
 // The data: part of the file first, then the command line, which wins.
 static sonde_status read_data_settings(snd_cli *c, const snd_spec *spec, snd_data_settings *d, pairs *p) {
     const char *const *part;
@@ -87,6 +94,7 @@ static sonde_status read_data_settings(snd_cli *c, const snd_spec *spec, snd_dat
     SND_FAIL_IF(!d->path, SONDE_EUSAGE,
                 "train needs data: --data FILE (a text, token numbers, pairs, images or a table)");
     SND_TRY(keep_folder(c, d, p));
+    limit_bpe(c, spec, d, p);
     return p->failed ? SONDE_ENOMEM : SONDE_OK;
 }
 

@@ -199,6 +199,10 @@ static sonde_status take_override(loader *c, const char *word) {
     const int k = snd_key_find(key);
     if (k < 0) return unknown_key(c, "", key, snd_key_nearest(key));
     c->raw[k] = (snd_raw){text, "", true};
+    // layers=4 is said of the net: what the file says of either stack would leave it without effect
+    if (k == SND_KEY_layers)
+        for (int stack = SND_KEY_encoder_layers; stack <= SND_KEY_decoder_layers; stack++)
+            if (!c->raw[stack].cli) c->raw[stack].text = NULL;
     return SONDE_OK;
 }
 
