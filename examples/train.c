@@ -1,6 +1,7 @@
 // A small net learns from a program's own array: points of a square, which of them lie in a ring. Its layers are on show, the
 // weights are saved, and new points are asked about. Also a program in C++.
 //   cc train.c $(pkg-config --cflags --libs sonde) -o train && ./train
+// "./train bf16" trains in another type: f64, bf16, or f16 emulated.
 #include <sonde/sonde.h>
 #include <stdio.h>
 #include <string.h>
@@ -49,7 +50,7 @@ static sonde_status put_map(sonde_trainer *trainer) {
     return SONDE_OK;
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     static float x[POINTS][2];
     static int64_t labels[POINTS];
     static const int64_t shape[3] = {2, 1, 1}; // two features
@@ -70,6 +71,7 @@ int main(void) {
     memset(&opts, 0, sizeof opts); // zero in any field means its default
     opts.settings = of_training;
     opts.n_settings = 4;
+    if (argc > 1) opts.dtype = argv[1];
     if (sonde_data_rows(x[0], labels, POINTS, shape, of_data, 1, &data) != SONDE_OK) return fail();
     if (sonde_spec_for_data("pre", of_spec, 2, data, 0, &spec) != SONDE_OK) return fail();
     if (sonde_trainer_create(spec, data, &opts, &trainer) != SONDE_OK) return fail();

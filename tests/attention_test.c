@@ -290,6 +290,29 @@ static void check_padding(const padded *p, snd_dtype t) {
     }
 }
 
+// Stored in f16 a score is infinite from 65520 on, and the head's row with it NaN, that of no other query or head; far below
+// zero it is a weight of 0. Two heads of one feature: scores are q k.
+static void scores_overflow_in_f16(void **state) {
+    (void)state;
+    enum { T = 3, HEADS = 2 };
+    static const double q[T * HEADS] = {1, 1, 300, 300, -300, 300}, k[T * HEADS] = {1, 218, 218, 1, 3, 219};
+    for (int half = 0; half < 2; half++) {
+        net n = net_open(SND_F32);
+        if (half) snd_graph_store(n.g, SND_F16);
+        const snd_attn a = {.heads = HEADS, .kv_heads = HEADS, .scale = 1, .causal = true};
+        const snd_id in[] = {net_input(&n, SND_SHAPE(1, T, HEADS), 0), net_input(&n, SND_SHAPE(1, T, HEADS), 0),
+                             net_input(&n, SND_SHAPE(1, T, HEADS), 0)};
+        net_output(&n, snd_g_attention(n.g, &a, in[0], in[1], in[2], 0, 0, 0));
+        net_close_graph(&n, false, 1, 1);
+        for (int i = 0; i < 3; i++) CHECK_OK(snd_exec_set(n.exec, in[i], i ? k : q, SND_F64));
+        CHECK_OK(snd_exec_run(n.exec));
+        net_get(&n, n.y[0], got);
+        // the second query: 65400 of either head's key; the third: -65400 and, of the second head, 65700
+        for (int i = 0; i < T * HEADS; i++) assert_true(isnan(got[i]) == (half && i == 5));
+        net_destroy(&n);
+    }
+}
+
 static void padding_is_as_if_not_there(void **state) {
     (void)state;
     static const padded cases[] = {
@@ -552,6 +575,7 @@ int main(void) {
         cmocka_unit_test(values),
         cmocka_unit_test(statistics_ride_along),
         cmocka_unit_test(padding_is_as_if_not_there),
+        cmocka_unit_test(scores_overflow_in_f16),
         cmocka_unit_test(a_window_over_padding_alone_gives_zero),
         cmocka_unit_test(nan_reaches_its_readers),
         cmocka_unit_test(far_from_one),

@@ -317,6 +317,71 @@ static void a_tied_table_has_one_gradient(void **state) {
             }
 }
 
+// What is stored in f16: every result and every input, the exponent being no way out; not scalars, statistics or running
+// averages. w x lies beyond 65504 in one place alone.
+static void results_are_stored_in_f16(void **state) {
+    (void)state;
+    enum { R = 3, D = 4 };
+    static double x[R * D] = {1, 2.0004, -3, 1e-9, 300, 1, 2, 3, 1, 2, 3, 4}, y[NET_MAX], s[SND_ST_COUNT];
+    net n = net_open(SND_F32);
+    snd_graph_store(n.g, SND_F16);
+    const snd_init zero = {.kind = SND_INIT_CONST, .factor = 1};
+    const snd_id in = net_input(&n, SND_SHAPE(R, D), 0), mean = snd_g_state(n.g, "mean", SND_SHAPE(D), &zero),
+                 var = snd_g_state(n.g, "var", SND_SHAPE(D), &zero);
+    const snd_id big = snd_g_mul(n.g, in, in), third = snd_g_scale(n.g, 1. / 3, in), far = snd_g_scale(n.g, 1e20, in);
+    snd_id moved[2];
+    (void)snd_g_batchnorm(n.g, third, 0, 0, 1e-5, false, mean, var, 0.1, &moved[0], &moved[1]);
+    const snd_id lost = snd_g_scale(n.g, 1e-20, far), stat = snd_g_stat(n.g, third, 0, SND_SM_ONLY_Q);
+    const snd_id keep[] = {in, big, third, lost, stat, moved[0]};
+    CHECK_OK(snd_graph_status(n.g));
+    CHECK_OK(snd_plan_make(n.arena, n.g, keep, 6, &n.plan));
+    CHECK_OK(snd_source_resident(n.g, 1, 1, &n.src));
+    CHECK_OK(snd_exec_create(n.g, n.plan, &n.src, &(snd_exec_opts){.threads = 1}, &n.exec));
+    CHECK_OK(snd_exec_set(n.exec, in, x, SND_F64));
+    CHECK_OK(snd_exec_run(n.exec));
+#define HALF(v) (double)snd_f16_to_f32(snd_f32_to_f16((float)(v)))
+    net_get(&n, in, y);
+    for (int i = 0; i < R * D; i++) CHECK_SAME(y[i], HALF(x[i]));
+    net_get(&n, big, y);
+    for (int i = 0; i < R * D; i++) CHECK_SAME(y[i], HALF(HALF(x[i]) * HALF(x[i])));
+    assert_true(isinf(y[4]) && y[3] == 0);
+    net_get(&n, third, y);
+    double sum = 0, first = 0;
+    for (int i = 0; i < R * D; i++) {
+        CHECK_SAME(y[i], HALF((float)(1. / 3) * HALF(x[i])));
+        sum += y[i] * y[i] / (R * D);
+        if (i % D == 0) first += y[i] / R;
+    }
+    net_get(&n, stat, s);
+    CHECK_REL(s[SND_ST_Q], sum, 1e-6); // of what was stored, and not stored itself
+    net_get(&n, moved[0], y);
+    CHECK_REL(y[0], 0.1 * first, 1e-6);
+    assert_true(y[0] != HALF(y[0]));
+    net_get(&n, lost, y);
+    assert_true(isinf(y[0]) && y[3] == 0);
+    assert_true(snd_exec_lost(n.exec) == 0); // 1e-9 was 0 before anything was computed
+    net_destroy(&n);
+}
+
+// Of results that are not 0, the share that f16 makes 0, from a node on.
+static void what_f16_loses_is_counted(void **state) {
+    (void)state;
+    for (int from = 0; from < 2; from++) {
+        static const double x[4] = {1e-3, 1, 0, 3};
+        net n = net_open(SND_F32);
+        snd_graph_store(n.g, SND_F16);
+        const snd_id in = net_input(&n, SND_SHAPE(4), 0), y = snd_g_scale(n.g, 1e-5, in), z = snd_g_scale(n.g, 1e-3, y);
+        CHECK_OK(snd_plan_make(n.arena, n.g, &z, 1, &n.plan));
+        CHECK_OK(snd_source_resident(n.g, 1, 1, &n.src));
+        CHECK_OK(snd_exec_create(n.g, n.plan, &n.src, &(snd_exec_opts){.threads = 1, .count_from = from}, &n.exec));
+        CHECK_OK(snd_exec_set(n.exec, in, x, SND_F64));
+        for (int again = 0; again < 2; again++) CHECK_OK(snd_exec_run(n.exec));
+        // 1e-8, 1e-5, 0, 3e-5, then 0, 1e-8, 0, 3e-8 (half of 2^-24 is 2.98e-8)
+        CHECK_REL(snd_exec_lost(n.exec), from ? 1. / 2 : 2. / 5, 1e-12);
+        net_destroy(&n);
+    }
+}
+
 // The sum is read before its norm, with weights: y = norm(s) * 2 s, s = 0.5 x - 3 z.
 static void fused_sum_is_shared(void **state) {
     (void)state;
@@ -1538,6 +1603,8 @@ int main(void) {
         cmocka_unit_test(fused_equals_unfused),
         cmocka_unit_test(fused_sum_is_shared),
         cmocka_unit_test(a_tied_table_has_one_gradient),
+        cmocka_unit_test(results_are_stored_in_f16),
+        cmocka_unit_test(what_f16_loses_is_counted),
         cmocka_unit_test(fusion_spares_taps),
         cmocka_unit_test(places_do_not_matter),
         cmocka_unit_test(deep_plans_are_small),

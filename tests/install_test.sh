@@ -54,6 +54,14 @@ for header in "$root"/include/sonde/*.h; do
     fi
 done
 
+# The same program in another type: what it learns is about the same, its weights are not.
+mkdir half
+(cd half && ../train f16 >../half.out) || { echo "examples/train.c fails in f16"; cat half.out; exit 1; }
+if cmp -s half/ring/checkpoints/300/model.safetensors ring/checkpoints/300/model.safetensors; then
+    echo "examples/train.c takes no notice of the type"
+    exit 1
+fi
+
 # A program in C++ as well: the one that trains.
 if command -v c++ >/dev/null; then
     # shellcheck disable=SC2046

@@ -253,6 +253,64 @@ static void dropout_has_its_rate(void **state) {
     arr_free(&x), arr_free(&y);
 }
 
+// ---- rounding to f16 ----------------------------------------------------------------------------------------------------
+
+static float to_f16(float v) {
+    return snd_f16_to_f32(snd_f32_to_f16(v));
+}
+
+static void same_float(float got, float want) {
+    if (memcmp(&got, &want, sizeof got) != 0 && !(isnan(got) && isnan(want))) fail_msg("%a, not %a", got, want);
+}
+
+// Every f16, what lies between two and beside that, by either sign; one value of a call at a time.
+static void rounding_to_f16_is_that_of_the_type(void **state) {
+    (void)state;
+    enum { HALVES = 0x7c00, EACH = 6 };
+    static float x[HALVES * EACH], was[HALVES * EACH];
+    for (int i = 0; i < HALVES; i++) {
+        const float a = snd_f16_to_f32((uint16_t)i), b = snd_f16_to_f32((uint16_t)(i + 1));
+        const float middle = isinf(b) ? 65520 : a + (b - a) / 2, sign = i % 3 ? 1 : -1;
+        const float all[EACH] = {a, middle, nextafterf(middle, 0), nextafterf(middle, INFINITY), -middle, a * 0x1p-12f};
+        for (int k = 0; k < EACH; k++) was[i * EACH + k] = sign * all[k];
+    }
+    was[1] = NAN;
+    was[2] = -INFINITY;
+    was[3] = 0x1p-25f;
+    was[4] = 3e38f;
+    for (int th = 1; th <= 3; th++) {
+        int64_t some = 0, lost = 0, counts[2] = {0, 0};
+        memcpy(x, was, sizeof x);
+        assert_true(isnan(snd_k_round_f16(th, HALVES * EACH, 0, x, counts)));
+        for (int i = 0; i < HALVES * EACH; i++) {
+            same_float(x[i], to_f16(was[i]));
+            some += was[i] != 0;
+            lost += was[i] != 0 && to_f16(was[i]) == 0;
+        }
+        assert_int_equal(counts[0], some);
+        assert_int_equal(counts[1], lost);
+        assert_true(lost > 1000);
+    }
+}
+
+static void rounding_to_f16_takes_an_exponent_along(void **state) {
+    (void)state;
+    float x[] = {1.0009765625f, -3, 0, 1e-3f}, y[] = {1, 2, 3}, z[] = {0, 0};
+    CHECK_SAME(snd_k_round_f16(1, 4, 14, x, NULL), to_f16(0x1.8p15f));
+    same_float(x[0], to_f16(1.0009765625f * 0x1p14f));
+    same_float(x[1], -0x1.8p15f);
+    same_float(x[2], 0);
+    same_float(x[3], to_f16(1e-3f * 0x1p14f));
+    CHECK_SAME(snd_k_round_f16(1, 3, 60, y, NULL), INFINITY);
+    assert_true(isinf(y[0]) && isinf(y[2]));
+    int64_t counts[2] = {5, 1};
+    float small[] = {1, 2, 3};
+    CHECK_SAME(snd_k_round_f16(1, 3, -60, small, counts), 0);
+    assert_true(counts[0] == 8 && counts[1] == 4);
+    CHECK_SAME(snd_k_round_f16(1, 2, 0, z, NULL), 0);
+    CHECK_SAME(snd_k_round_f16(1, 0, 0, NULL, NULL), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(updates_follow_their_formulas),
@@ -263,6 +321,8 @@ int main(void) {
         cmocka_unit_test(sums_of_squares_are_exact_where_they_can_be),
         cmocka_unit_test(dropout_equals_its_definition),
         cmocka_unit_test(dropout_has_its_rate),
+        cmocka_unit_test(rounding_to_f16_is_that_of_the_type),
+        cmocka_unit_test(rounding_to_f16_takes_an_exponent_along),
     };
     return cmocka_run_group_tests(tests, NULL, reset_hooks);
 }

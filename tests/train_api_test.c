@@ -266,6 +266,53 @@ static void parts_make_the_same_step(void **state) {
     sonde_data_destroy(d);
 }
 
+// Every type that the command has: the narrower, the further from f32, and none far; f16 says its scale and what it skipped.
+static void types_are_those_of_the_command(void **state) {
+    (void)state;
+    static const char *const names[] = {"f64", "f32", NULL, "bf16", "f16"};
+    static const char *const keys[] = {"layers=2", "width=16"}, *const settings[] = {"steps=20", "batch=20", "lr=3e-3",
+                                                                                     "scale_every=3"};
+    sonde_data *d = rows_data("valid=0");
+    sonde_spec *s = spec_for("pre", keys, 2, d, 0);
+    double loss[5], first[5];
+    for (int k = 0; k < 5; k++) {
+        sonde_trainer *t;
+        const sonde_train_opts o = {.settings = settings, .n_settings = 4, .dtype = names[k], .threads = 1};
+        CHECK_OK(sonde_trainer_create(s, d, &o, &t));
+        sonde_step step;
+        int skipped = 0, doubled = 0;
+        for (int i = 0; i < 20; i++) {
+            CHECK_OK(sonde_trainer_step(t, &step));
+            if (i == 0) first[k] = step.loss;
+            assert_int_equal(step.step, i + 1);
+            skipped += step.skipped;
+            doubled += step.loss_scale > 65536;
+            if (k < 4) assert_true(step.loss_scale == 0 && step.underflow == 0);
+        }
+        assert_true(k == 4 ? doubled > 0 && step.loss_scale > 0 : skipped == 0);
+        CHECK_OK(sonde_trainer_eval(t, SONDE_SPLIT_TRAIN, 0, &loss[k], NULL));
+        sonde_trainer_destroy(t);
+    }
+    CHECK_SAME(loss[1], loss[2]);
+    assert_true(loss[0] != loss[1] && loss[1] != loss[3] && loss[3] != loss[4]);
+    CHECK_REL(first[0], first[1], 1e-5);
+    CHECK_REL(first[3], first[1], 3e-2);
+    CHECK_REL(first[4], first[1], 3e-3);
+    assert_true(first[3] != first[1] && first[4] != first[1]);
+    for (int k = 0; k < 5; k++) assert_true(loss[k] < 0.8 * first[1]);
+    sonde_trainer *t = NULL;
+    sonde_train_opts o = {.settings = settings, .n_settings = 4, .dtype = "f8"};
+    refused(sonde_trainer_create(s, d, &o, &t), SONDE_ENAME, "one of f32, f64, bf16, f16");
+    o.dtype = "bf16";
+    o.f64 = 1;
+    refused(sonde_trainer_create(s, d, &o, &t), SONDE_EUSAGE, "f64 is asked for as well");
+    static const char *const scaled[] = {"loss_scale=8"};
+    o = (sonde_train_opts){.settings = scaled, .n_settings = 1, .dtype = "bf16"};
+    refused(sonde_trainer_create(s, d, &o, &t), SONDE_EUSAGE, "for dtype f16");
+    sonde_spec_destroy(s);
+    sonde_data_destroy(d);
+}
+
 // ---- rows -------------------------------------------------------------------------------------------------------------------------
 
 static double log_sum(const double *v, int n) {
@@ -594,15 +641,11 @@ static void what_does_not_fit(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_are_the_gradient),
-        cmocka_unit_test(parts_make_the_same_step),
-        cmocka_unit_test(padding_is_no_part_of_a_batch),
-        cmocka_unit_test(rows_are_learned),
-        cmocka_unit_test(checkpoints_go_on),
-        cmocka_unit_test(text_is_gone_on_with),
-        cmocka_unit_test(tokens_are_as_good_as_text),
-        cmocka_unit_test(a_run_leaves_a_record),
-        cmocka_unit_test(what_does_not_fit),
+        cmocka_unit_test(steps_are_the_gradient),   cmocka_unit_test(types_are_those_of_the_command),
+        cmocka_unit_test(parts_make_the_same_step), cmocka_unit_test(padding_is_no_part_of_a_batch),
+        cmocka_unit_test(rows_are_learned),         cmocka_unit_test(checkpoints_go_on),
+        cmocka_unit_test(text_is_gone_on_with),     cmocka_unit_test(tokens_are_as_good_as_text),
+        cmocka_unit_test(a_run_leaves_a_record),    cmocka_unit_test(what_does_not_fit),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -22,11 +22,11 @@ def check(ok, what):
         sys.exit("train_cases_test: " + what)
 
 
-def train(spec, data, *args):
+def train(spec, data, *args, code=0):
     words = spec if isinstance(spec, list) else spec.split()
     r = subprocess.run([BIN, "train", *words, "--data", data, "--json", "--quiet", *args], capture_output=True, text=True,
                        timeout=300)
-    check(r.returncode == 0, f"{spec} {args}: exit {r.returncode}: {r.stderr}")
+    check(r.returncode == code, f"{spec} {args}: exit {r.returncode}: {r.stderr}")
     return json.loads(r.stdout)
 
 
@@ -116,6 +116,64 @@ def decay(data, top):
         check({(False, False), (False, True), (True, False)} <= seen, f"{keys}: no matrix, bias or gain among {seen}")
 
 
+def halves(data, top):
+    """U72: emulated f16 fails where f16 does and says where; the loss scale is logged, saved, and found again by --resume."""
+    start = "init=embed,pos = normal(0.02)"
+    model = ["layers=4", "width=32", "family=transformer", "position=learned", "context=16"]
+    short = ["--batch", "4", "--tokens", "16", "--steps", "30", "--eval-batches", "1", "--eval-every", "10", "--threads", "1"]
+    grows = "each: x = 8*x + F(N(x))\nout: x = N(x)"  # 8^8 times its size behind the last layer
+    sharp = start + "; q,k *= 300"
+
+    def f16(spec, *args, code=0):
+        d = train(spec, data, *short, "--dtype", "f16", *args, code=code)
+        return d, {v["rule"]: v for v in d["verdicts"]}
+
+    # what overflows, by its first place; f32 and bf16 train
+    for spec, where in (([grows, *model, start], "layers.2."), (["pre", *model, sharp], "layers.0.A.out")):
+        for dtype in ("f32", "bf16"):
+            d = train(spec, data, *short, "--dtype", dtype)
+            check(math.isfinite(d["summary"]["metrics"]["loss"]), f"{spec} {dtype}: {d['summary']}")
+        out = os.path.join(top, "half-" + where)
+        d, v = f16(spec, "-o", out, code=4)
+        check(set(v) == {"scale-collapse", "f16-overflow"} and v["scale-collapse"]["level"] == "error", str(v))
+        check(all(x["where"].startswith(where) for x in v.values()), f"{spec}: {[x['where'] for x in v.values()]}, not {where}")
+        check(v["f16-overflow"]["where"].endswith("step 1") and v["scale-collapse"]["where"].endswith("step 17"), str(v))
+        check(d["summary"]["metrics"]["skipped_steps"] == 16 and d["summary"]["metrics"]["loss_scale"] == 1, str(d["summary"]))
+        d, v = f16(spec, "--loss-scale", "1024", code=4)
+        check(v["nonfinite"]["where"].startswith(where) and v["nonfinite"]["where"].endswith("step 1"), str(v))
+    f16(["pre", *model, sharp, "qk_norm=rms-head"])
+    # what underflows: the smaller the scale the more, until little is learned
+    lost, losses = [], []
+    for scale in ("dynamic", "1", "1e-3", "1e-5"):
+        out = os.path.join(top, "half-scale-" + scale)
+        d, v = f16(["pre", *model, start], "--lr", "3e-3", "--loss-scale", scale, "--monitor-every", "1", "-o", out)
+        lines = [l for l in map(json.loads, open(os.path.join(out, "metrics.jsonl"))) if "lr" in l]
+        check(len(lines) == 30 and all(not l["skipped"] and l["loss_scale"] == (65536 if scale == "dynamic" else float(scale)) for l in lines),
+              f"{scale}: {lines[0]}")
+        lost.append(sum(l["underflow"] for l in lines) / len(lines))
+        losses.append(d["summary"]["metrics"]["valid_loss"])
+        check(("f16-underflow" in v) == (lost[-1] > 0.1), f"{scale}: {lost}, {list(v)}")
+        grms = [x["grms"] for x in lines[0]["layers"] if x["name"] == "layers.0"][0]
+        check(scale in ("1e-3", "1e-5") or 1e-6 < grms < 1e-2, f"{scale}: the gradient's size is {grms}")
+    check(lost[0] < 0.01 and lost == sorted(lost) and lost[3] > 0.5, str(lost))
+    check(losses[3] > losses[0] + 0.2, f"{losses} by ever smaller scales")
+    # the scale doubles, overflows, is halved; cut in two parts the run is the same
+    outs = [os.path.join(top, f"half-{k}") for k in "ab"]
+    more = ["--scale-every", "1", "--save-every", "20", "--monitor-every", "0"]
+    d, v = f16(["pre", *model, start], *more, "-o", outs[0])
+    check(d["summary"]["metrics"]["skipped_steps"] > 0 and v["f16-gradient-overflow"]["level"] == "info", f"{d['summary']} {v}")
+    shutil.copytree(outs[0], outs[1])
+    shutil.rmtree(os.path.join(outs[1], "checkpoints", "30"))
+    r = subprocess.run([BIN, "train", "--resume", outs[1], "--quiet", "--threads", "1"], capture_output=True, text=True, timeout=300)
+    check(r.returncode == 0, r.stderr)
+    a, b = ([{k: x for k, x in json.loads(l).items() if k != "tokens_per_s"} for l in open(os.path.join(o, "metrics.jsonl"))] for o in outs)
+    check(a == b, f"a resumed run: {[(x, y) for x, y in zip(a, b) if x != y][:1]}")
+    # refused
+    for args, say in ((["--loss-scale", "8"], "dtype f16"), (["--dtype", "f16", "--loss-scale", "none"], "neither dynamic nor a number")):
+        r = subprocess.run([BIN, "train", "pre", *model, "--data", data, "--quiet", *short, *args], capture_output=True, text=True, timeout=60)
+        check(r.returncode == 2 and say in r.stderr, f"{args}: exit {r.returncode}: {r.stderr}")
+
+
 def presets(data, pairs):
     """Every Transformer's preset trains when it is scaled down by width= and layers= alone, and vocab= limits a bpe."""
     known = json.loads(subprocess.run([BIN, "models", "--json"], capture_output=True, text=True, timeout=60).stdout)
@@ -148,6 +206,7 @@ def main():
         first_losses(data)
         quick_start(data)
         decay(data, top)
+        halves(data, top)
         pairs = os.path.join(top, "pairs.tsv")
         with open(pairs, "w") as f:
             for _ in range(600):

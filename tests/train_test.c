@@ -310,6 +310,10 @@ static void threads_change_no_bit(void **state) {
                     d = run_of(&CASES[i], dropping(i), ema, 4, SND_BF16);
         assert_memory_equal(&c, &d, sizeof c);
         assert_true(c.loss[STEPS - 1] < c.loss[0] && c.norm[0] != a.norm[0]);
+        const trace e = run_of(&CASES[i], dropping(i), ema, 1, SND_F16),
+                    f = run_of(&CASES[i], dropping(i), ema, 4, SND_F16);
+        assert_memory_equal(&e, &f, sizeof e);
+        assert_true(e.loss[STEPS - 1] < e.loss[0] && e.norm[0] != a.norm[0]);
     }
 }
 
@@ -320,6 +324,9 @@ static void watching_changes_no_bit(void **state) {
         const trace a = run_of(&CASES[i], dropping(i), never, 2, SND_F32),
                     b = run_of(&CASES[i], dropping(i), always, 2, SND_F32);
         assert_memory_equal(&a, &b, sizeof a);
+        const trace c = run_of(&CASES[i], dropping(i), never, 2, SND_F16),
+                    d = run_of(&CASES[i], dropping(i), always, 2, SND_F16);
+        assert_memory_equal(&c, &d, sizeof c);
     }
 }
 
@@ -542,7 +549,8 @@ static snd_stfile *gradients_of(const job *j, snd_dtype t) {
     snd_stfile *f;
     snd_trainer *tr = start(j, t, 2);
     go(tr, 0, 1, &unused);
-    snprintf(dir, sizeof dir, "gradient-%s", snd_dtype_name(t));
+    static int runs; // a folder holds one run's steps
+    snprintf(dir, sizeof dir, "gradient-%d", runs++);
     CHECK_OK(snd_checkpoint_save(tr, &NO_STATE, in_folder(dir)));
     CHECK_OK(snd_checkpoint_newest(j->arena, in_folder(dir), &path));
     snprintf(file, sizeof file, "%s/optimizer.safetensors", path);
@@ -621,6 +629,126 @@ static void bf16_learns_as_f32_does(void **state) {
     close_job(&j);
 }
 
+// ---- f16 ------------------------------------------------------------------------------------------------------------------------------
+
+// First moments after one step of the case in f16 by this scale: the gradient times 1 - beta1.
+static snd_stfile *gradients_by(const golden_case *c, const char *scale, snd_dtype t) {
+    const char *const once[] = {"clip=0", "accumulate=1", scale, NULL};
+    job j = open_job(c, NULL, once);
+    snd_stfile *f = gradients_of(&j, t);
+    close_job(&j);
+    return f;
+}
+
+static double distance(const snd_stfile *a, const snd_stfile *b) {
+    double off = 0, all = 0;
+    for (int k = 0; k < snd_st_count(a); k++) {
+        const snd_tensor *t = snd_st_at(a, k), *u = snd_st_find(b, t->name);
+        if (*t->name != 'm') continue;
+        off += pow(norm_of(snd_shape_size(t->shape), t->data, u->data), 2);
+        all += pow(norm_of(snd_shape_size(t->shape), t->data, NULL), 2);
+    }
+    return sqrt(off / all);
+}
+
+// Each of some 20 results on the way to the loss and back errs by 2^-11 of itself: 2^-6 in all where no error helps another.
+// The scale is taken back, and powers of two change nothing as long as everything fits; by a scale of 2^-24 little does.
+static void f16_gradients_are_near(void **state) {
+    (void)state;
+    for (int i = 0; i < N_CASES; i++) {
+        snd_stfile *exact = gradients_by(&CASES[i], "loss_scale=dynamic", SND_F32);
+        snd_stfile *near = gradients_by(&CASES[i], "loss_scale=1024", SND_F16);
+        const double off = distance(exact, near);
+        if (!(off < 0x1p-6 && off > 0x1p-13)) fail_msg("%s: f16 is off by %g", CASES[i].name, off);
+        snd_st_close(near);
+        near = gradients_by(&CASES[i], "loss_scale=4096", SND_F16);
+        const double other = distance(exact, near);
+        if (!(other < 0x1p-6)) fail_msg("%s: by another scale f16 is off by %g", CASES[i].name, other);
+        snd_st_close(near);
+        near = gradients_by(&CASES[i], "loss_scale=5.9604644775390625e-8", SND_F16);
+        const double lost = distance(exact, near);
+        if (!(lost > 0.05)) fail_msg("%s: nothing underflows: off by %g", CASES[i].name, lost);
+        snd_st_close(exact), snd_st_close(near);
+    }
+}
+
+// A step that overflows moves nothing, counts, and halves the scale; so many good ones double it. Adam's first update has the
+// size lr wherever it comes, so the steps that were skipped are no steps of Adam's.
+static void f16_skips_what_overflows(void **state) {
+    (void)state;
+    const char *const train[] = {"scale_every=2",  "lr=0.01", "schedule=constant", "warmup=0",
+                                 "weight_decay=0", "clip=0",  "accumulate=1",      NULL};
+    job j = open_job(&CASES[0], NULL, train);
+    snd_trainer *t = start(&j, SND_F16, 1);
+    snd_step s;
+    int64_t n;
+    assert_true(t->scale == 65536);
+    t->scale = 0x1p38;
+    double *before = copy_weights(t, &n);
+    for (int i = 1; i <= 3; i++) {
+        CHECK_OK(snd_trainer_step(t, &s));
+        assert_true(s.skipped && s.step == i && t->skipped == i && t->scale == 0x1p38 / (1 << i));
+        assert_true(isfinite(s.loss) && !isfinite(s.grad_norm) && s.scale == 0x1p38 / (1 << (i - 1)));
+    }
+    double *after = copy_weights(t, &n);
+    assert_memory_equal(before, after, (size_t)n * sizeof *before);
+    t->scale = 1024;
+    CHECK_OK(snd_trainer_step(t, &s));
+    assert_true(!s.skipped && s.step == 4 && t->skipped == 3 && t->scale == 1024 && t->good == 1);
+    double most = 0;
+    free(after);
+    after = copy_weights(t, &n);
+    for (int64_t i = 0; i < n; i++) most = fmax(most, fabs(after[i] - before[i]));
+    CHECK_REL(most, 0.01, 1e-3);
+    CHECK_OK(snd_trainer_step(t, &s));
+    assert_true(!s.skipped && s.scale == 1024 && t->scale == 2048 && t->good == 0);
+    free(before), free(after);
+    snd_trainer_destroy(t);
+    close_job(&j);
+}
+
+// At scale 1 there is nothing left to halve, and a scale that was said stays: then an overflow is what a NaN is elsewhere.
+static void f16_ends_where_no_scale_helps(void **state) {
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        const char *const train[] = {k ? "loss_scale=1" : "loss_scale=dynamic", NULL};
+        const char *const huge[] = {"init=normal(1000)", NULL}, *where, *text;
+        job j = open_job(&CASES[0], huge, train);
+        snd_trainer *t = start(&j, SND_F16, 1);
+        snd_step s;
+        int steps = 0;
+        do {
+            CHECK_OK(snd_trainer_step(t, &s));
+            assert_false(isfinite(s.loss) && isfinite(s.grad_norm));
+        } while (s.skipped && ++steps < 20);
+        assert_int_equal(steps, k ? 0 : 16);
+        assert_true(t->scale == 1 && t->step == steps);
+        CHECK_OK(snd_trainer_find_nonfinite(t, j.arena, &where, &text));
+        assert_non_null(strstr(text, "is the first value that is not finite"));
+        assert_true(t->step == steps && t->scale == 1);
+        snd_trainer_destroy(t);
+        close_job(&j);
+    }
+}
+
+static void a_loss_scale_is_for_f16(void **state) {
+    (void)state;
+    snd_trainer *t;
+    const char *const said[] = {"loss_scale=8", NULL};
+    job j = open_job(&CASES[0], NULL, said);
+    const snd_dtype types[] = {SND_F32, SND_F64, SND_BF16};
+    for (int k = 0; k < 3; k++) {
+        const snd_trainer_opts o = {.dtype = types[k], .threads = 1};
+        CHECK_STATUS(snd_trainer_create(j.spec, &j.s, j.set, &o, &t), SONDE_EUSAGE);
+    }
+    static const char *const bad[] = {"0", "-1", "nan", "1e20", "static", ""};
+    for (int k = 0; k < 6; k++) {
+        CHECK_OK(snd_train_setting(&j.s, "", "loss_scale", bad[k]));
+        CHECK_STATUS(snd_train_resolve(&j.s, j.spec), SONDE_ERANGE);
+    }
+    close_job(&j);
+}
+
 // Dropout's draws included: they belong to the examples, not to the parts. (Batch norm sees parts: it has no such law.)
 static void parts_change_no_gradient(void **state) {
     (void)state;
@@ -649,13 +777,13 @@ static void dropout_acts_in_training_alone(void **state) {
 
 static void a_resumed_run_goes_on_bit_for_bit(void **state) {
     (void)state;
-    for (int n = 0; n < 2 * N_CASES; n++) {
-        const int i = n / 2;
-        const snd_dtype type = n % 2 ? SND_BF16 : SND_F32;
+    for (int n = 0; n < 3 * N_CASES; n++) {
+        const int i = n / 3;
+        const snd_dtype types[] = {SND_F32, SND_BF16, SND_F16}, type = types[n % 3];
         char dir[64];
         const char *path;
-        const char *const train[] = {"ema=0.9", i == 1 ? "optimizer=lion" : "optimizer=adamw", NULL};
-        job j = open_job(&CASES[i], dropping(i), train);
+        const char *const train[] = {"ema=0.9", i == 1 ? "optimizer=lion" : "optimizer=adamw", "scale_every=1", NULL};
+        job j = open_job(&CASES[i], dropping(i), train); // a scale that doubles with every step soon overflows
         trace whole, parts;
         snd_train_state st = {.best_valid = 1.25, .valid = NAN, .first_loss = 3, .best_step = 2, .targets = 7};
         snd_trainer *a = start(&j, type, 2), *b = start(&j, type, 1), *c = start(&j, type, 1);
@@ -674,6 +802,8 @@ static void a_resumed_run_goes_on_bit_for_bit(void **state) {
         go(c, 4, STEPS, &parts);
         CHECK_OK(snd_trainer_eval(c, SND_SPLIT_VALID, 0, &parts.valid, &parts.accuracy));
         assert_memory_equal(&whole, &parts, sizeof whole);
+        assert_true(type == SND_F16 ? a->skipped > 0 && a->scale > 1 : a->skipped == 0 && a->scale == 1);
+        assert_true(c->skipped == a->skipped && c->good == a->good && c->scale == a->scale);
         snd_trainer_destroy(a), snd_trainer_destroy(b), snd_trainer_destroy(c);
         close_job(&j);
     }
@@ -849,6 +979,7 @@ static void computing_again_changes_no_bit(void **state) {
     for (int i = 0; i < N_AGAIN; i++) check_again(&AGAIN[i], SND_F32);
     check_again(&AGAIN[2], SND_F64);
     check_again(&AGAIN[2], SND_BF16);
+    for (int i = 0; i < N_AGAIN; i += 2) check_again(&AGAIN[i], SND_F16);
 }
 
 // What is said before a run is what the run takes. Pairs come in shapes that the data decides, but for one of 8 tokens.
@@ -867,13 +998,14 @@ static void the_cost_is_foreseen(void **state) {
             job j = open_job(&AGAIN[i], NULL, train);
             int64_t row[3] = {0, 0, 0};
             if (AGAIN[i].task == SND_TASK_CLASS) snd_set_row_shape(j.set, row);
-            const snd_dtype types[] = {SND_F32, SND_F64, SND_BF16}, type = types[(i + word) % 3];
+            const snd_dtype types[] = {SND_F32, SND_F64, SND_BF16, SND_F16}, type = types[(i + word) % 4];
             snd_trainer *t = start(&j, type, 1);
             snd_train_cost took = snd_trainer_cost(t), said;
             CHECK_OK(snd_train_foresee(j.arena, j.spec, &j.s, type, row, &said));
             assert_memory_equal(&took, &said, sizeof took);
             assert_int_equal(snd_train_cost_bytes(&took),
-                             took.values + took.weights + took.moments + took.average + took.sums);
+                             took.values + took.weights + took.moments + took.average + took.sums + took.halves);
+            assert_int_equal(took.halves, type == SND_F16 ? took.gradients : 0);
             assert_int_equal(took.moments, (word < 3 ? 2 : 1) * took.gradients);
             assert_int_equal(took.average, word < 3 ? 0 : took.gradients);
             snd_trainer_destroy(t);
@@ -1148,6 +1280,10 @@ int main(int argc, char **argv) {
         cmocka_unit_test(bf16_gradients_are_near),
         cmocka_unit_test(bf16_in_pieces_is_the_same),
         cmocka_unit_test(bf16_learns_as_f32_does),
+        cmocka_unit_test(f16_gradients_are_near),
+        cmocka_unit_test(f16_skips_what_overflows),
+        cmocka_unit_test(f16_ends_where_no_scale_helps),
+        cmocka_unit_test(a_loss_scale_is_for_f16),
         cmocka_unit_test(looks_are_right),
         cmocka_unit_test(looks_equal_plain_sums),
         cmocka_unit_test(steps_without_a_look_know_of_none),

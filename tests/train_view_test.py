@@ -88,6 +88,13 @@ def main():
         r = subprocess.run([BIN, *args], capture_output=True, text=True, timeout=300)
         check(r.returncode == 0 and "\x1b" not in r.stdout + r.stderr and "\r" not in r.stdout + r.stderr, "control characters in a pipe")
         check(len(re.findall(r"^ +(?:600|1200|1800) ", r.stdout, re.M)) == 3, "a pipe gets no lines")
+        check("gradient  scale" not in r.stdout, "a loss scale where there is none")
+        half = ["150" if a == "1800" else "50" if a == "600" else a for a in args] + ["--dtype", "f16", "--scale-every", "60"]
+        raw = on_a_terminal(half)
+        frames = [m.end() for m in re.finditer(r"\x1b\[\?7h", raw)]
+        check(frames and re.search(r"lr .* gradient .* loss scale 2\^1[5-8]   \d+ skipped", "\n".join(play(raw[:frames[-1]]))), "no loss scale is drawn")
+        lines = [l for l in play(raw) if re.match(r" +(step +epoch|50|100|150) ", l)]
+        check(" gradient  scale " in lines[0] and all(re.search(r" 2\^1[4-8] ", l) for l in lines[1:]), "\n".join(lines))
     finally:
         shutil.rmtree(top)
 

@@ -196,12 +196,53 @@ static void a_loss_that_runs_away(void **state) {
     close_scene(&s);
 }
 
+// U72: in f16 the first overflow of either pass is named, and what ends a run; skipped steps say nothing to the other rules.
+static void f16_overflows(void **state) {
+    (void)state;
+    scene s = open_scene();
+    steps(&s, 30, log(3));
+    s.t->failed_step = 30;
+    CHECK_OK(snd_watcher_step(s.w, s.t, &(snd_step){.step = 31, .loss = 1, .grad_norm = INFINITY, .skipped = true}));
+    assert_null(told(&s, "f16-overflow"));
+    s.t->failed_step = 31;
+    CHECK_OK(snd_watcher_step(s.w, s.t, &(snd_step){.step = 32, .loss = NAN, .grad_norm = NAN, .skipped = true}));
+    s.t->failed_step = 40;
+    CHECK_OK(snd_watcher_step(s.w, s.t, &(snd_step){.step = 41, .loss = NAN, .grad_norm = NAN, .skipped = true}));
+    steps(&s, 30, log(3));
+    assert_string_equal(told(&s, "f16-overflow")->where, "loss, step 32"); // nothing of this trainer's overflows
+    assert_string_equal(told(&s, "f16-gradient-overflow")->where, "loss, step 31");
+    assert_null(told(&s, "gradient-spike"));
+    assert_null(told(&s, "nonfinite"));
+    s.t->dynamic = true;
+    s.t->failed_step = 99;
+    CHECK_STATUS(snd_watcher_step(s.w, s.t, &(snd_step){.step = 99, .loss = NAN, .grad_norm = NAN}), SONDE_EDIVERGED);
+    assert_string_equal(told(&s, "scale-collapse")->where, "loss, step 100");
+    assert_null(told(&s, "nonfinite"));
+    close_scene(&s);
+}
+
+// U72: gradients that f16 makes 0, as a mean of 20 steps.
+static void f16_underflows(void **state) {
+    (void)state;
+    scene s = open_scene();
+    for (int i = 0; i < 60; i++) {
+        const double lost = i < 20 ? 0.09 : i == 20 ? 0.15 : 0.095;
+        CHECK_OK(snd_watcher_step(s.w, s.t,
+                                  &(snd_step){.step = i + 1, .loss = 1, .grad_norm = 1, .scale = 1, .lost = lost}));
+    }
+    assert_null(told(&s, "f16-underflow"));
+    CHECK_OK(snd_watcher_step(s.w, s.t, &(snd_step){.step = 61, .loss = 1, .grad_norm = 1, .scale = 1, .lost = 0.295}));
+    need(&s, "f16-underflow", "step 61", 0.105);
+    close_scene(&s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_quiet_run),           cmocka_unit_test(the_first_loss),
         cmocka_unit_test(an_update_jumps),       cmocka_unit_test(a_gradient_jumps),
         cmocka_unit_test(a_branch_dies),         cmocka_unit_test(the_unigram_plateau),
-        cmocka_unit_test(a_loss_that_runs_away),
+        cmocka_unit_test(a_loss_that_runs_away), cmocka_unit_test(f16_overflows),
+        cmocka_unit_test(f16_underflows),
     };
     return cmocka_run_group_tests(tests, make_text, remove_text);
 }

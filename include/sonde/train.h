@@ -65,8 +65,9 @@ typedef struct sonde_train_opts {
     const char *const *settings;    ///< "steps=1000", "lr=3e-4", ...; before them stands the train: part of the spec's file
     int n_settings;
     uint64_t seed;                  ///< of weights, data order and dropout (0)
-    int f64;                        ///< 1: weights and arithmetic in f64; 0: f32
+    int f64;                        ///< 1: weights and arithmetic in f64; 0: as dtype says
     int threads;                    ///< (all); results do not depend on it
+    const char *dtype;              ///< "f32" (NULL), "f64", "bf16", "f16", as `sonde train --dtype` has them
 } sonde_train_opts;
 
 /// One layer as a step found it; NAN: does not apply. Streams and gradients are root mean squares per coordinate.
@@ -87,6 +88,8 @@ typedef struct sonde_step {
     double seconds;
     const sonde_layer_state *layers;    ///< at step 1 and every monitor_every steps, else NULL; until the next call
     int n_layers;
+    double loss_scale, underflow;   ///< f16: what the loss was multiplied by; share of the gradients' numbers that became 0. Else 0
+    int skipped;                    ///< f16: 1: an overflow; the step counts, and nothing else was updated
 } sonde_step;
 
 /// A batch of the caller's: arrays that are only read, and no longer than the call lasts.
@@ -103,12 +106,13 @@ typedef struct sonde_batch {
 
 /// Draws the weights and plans every shape that batches can have; spec and data must outlive the trainer.
 /// errors  those of the model's graph and of settings; SONDE_EUNSUPPORTED: a model without a loss; SONDE_ESHAPE: data that do
-///         not fit the model
+///         not fit the model; SONDE_ENAME: no such dtype; SONDE_EUSAGE: f64 and another dtype, a loss scale without f16
 SONDE_API sonde_status sonde_trainer_create(const sonde_spec *s, const sonde_data *d, const sonde_train_opts *o, sonde_trainer **out) SONDE_MUST_CHECK;
 SONDE_API void sonde_trainer_destroy(sonde_trainer *t);       ///< NULL is fine
 /// One step of the optimizer on the data's next batch, or on the caller's. Steps may go on beyond the setting `steps`, at the
 /// learning rate where its schedule ends.
-/// numerics  a loss or gradient that is not finite is reported as it is, and then nothing is updated: step stands still
+/// numerics  a loss or gradient that is not finite is reported as it is, and then nothing is updated: step stands still. In f16
+///           with a dynamic scale above 1 the step is skipped, and the scale halved
 /// errors    SONDE_EUSAGE: there is no data; SONDE_ESHAPE, SONDE_ERANGE: a batch that does not fit, a token that does not exist
 SONDE_API sonde_status sonde_trainer_step(sonde_trainer *t, sonde_step *out) SONDE_MUST_CHECK;
 SONDE_API sonde_status sonde_trainer_step_on(sonde_trainer *t, const sonde_batch *b, sonde_step *out) SONDE_MUST_CHECK;

@@ -212,8 +212,17 @@ sonde_status sonde_spec_for_data(const char *spec, const char *const *overrides,
 
 // ---- a trainer ------------------------------------------------------------------------------------------------------------------
 
-static snd_trainer_opts opts_of(const sonde_train_opts *o) {
-    return (snd_trainer_opts){.dtype = o->f64 ? SND_F64 : SND_F32, .seed = o->seed, .threads = o->threads};
+static sonde_status opts_of(const sonde_train_opts *o, snd_trainer_opts *out) {
+    static const snd_dtype types[] = {SND_F32, SND_F64, SND_BF16, SND_F16};
+    *out = (snd_trainer_opts){.dtype = o->f64 ? SND_F64 : SND_F32, .seed = o->seed, .threads = o->threads};
+    if (!o->dtype) return SONDE_OK;
+    char shown[72];
+    int i = 0;
+    while (i < 4 && strcmp(o->dtype, snd_dtype_name(types[i])) != 0) i++;
+    SND_FAIL_IF(i == 4, SONDE_ENAME, "dtype '%s'; one of f32, f64, bf16, f16 is needed", snd_shown(shown, o->dtype));
+    SND_FAIL_IF(o->f64 && types[i] != SND_F64, SONDE_EUSAGE, "dtype is %s, and f64 is asked for as well", o->dtype);
+    out->dtype = types[i];
+    return SONDE_OK;
 }
 
 static sonde_status check_task(const snd_spec *s, const sonde_data *d) {
@@ -228,7 +237,7 @@ static sonde_status check_task(const snd_spec *s, const sonde_data *d) {
 
 static sonde_status set_up(sonde_trainer *t, const snd_spec *spec, const sonde_train_opts *o) {
     t->spec = *spec;
-    t->o = opts_of(o);
+    SND_TRY(opts_of(o, &t->o));
     t->state = (snd_train_state){.first_loss = NAN, .valid = NAN, .best_valid = NAN, .accuracy = NAN};
     SND_TRY(check_task(spec, t->data));
     SND_TRY(read_train_settings(t->arena, spec, o, &t->s));
@@ -289,7 +298,10 @@ static sonde_status take_step(sonde_trainer *t, const snd_step *s, sonde_step *o
                         .targets = s->targets,
                         .seconds = s->seconds,
                         .layers = s->layers ? t->layers : NULL,
-                        .n_layers = s->n_layers};
+                        .n_layers = s->n_layers,
+                        .loss_scale = s->scale,
+                        .underflow = s->lost,
+                        .skipped = s->skipped};
     return SONDE_OK;
 }
 
@@ -549,8 +561,8 @@ static sonde_status train(sonde_record *rec, const snd_spec *given, const sonde_
     snd_train_settings s;
     teller t = {.r = r};
     snd_train_result result;
-    snd_train_opts all = {.t = opts_of(o), .dir = r->folder, .resume = r->resume != 0, .point = tell, .progress = tell};
-    all.ctx = &t;
+    snd_train_opts all = {.dir = r->folder, .resume = r->resume != 0, .point = tell, .progress = tell, .ctx = &t};
+    SND_TRY(opts_of(o, &all.t));
     all.t.stop = &t.stop;
     SND_TRY(check_task(&spec, d));
     SND_TRY(read_train_settings(rec->arena, &spec, o, &s));

@@ -69,7 +69,8 @@ static const struct part {
              {"weights", "weights", offsetof(snd_train_cost, weights), false},
              {"moments", "moments", offsetof(snd_train_cost, moments), false},
              {"average", "average", offsetof(snd_train_cost, average), true},
-             {"sums", "sums", offsetof(snd_train_cost, sums), true}};
+             {"sums", "sums", offsetof(snd_train_cost, sums), true},
+             {"f16 copy", "halves", offsetof(snd_train_cost, halves), true}};
 enum { N_PARTS = (int)(sizeof PARTS / sizeof *PARTS) };
 
 static size_t part_of(const snd_train_cost *k, int i) {

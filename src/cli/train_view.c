@@ -52,6 +52,16 @@ static const char *time_text(char out[40], double sec) {
     return out;
 }
 
+// A loss scale is a power of two, unless somebody said another number.
+static const char *scale_text(char out[40], double scale) {
+    int e;
+    if (frexp(scale, &e) == 0.5)
+        snprintf(out, 40, "2^%d", e - 1);
+    else
+        snd_pretty(out, scale, 3);
+    return out;
+}
+
 static void put_spark(const snd_train_view *v, snd_buf *b, const double *of, int n, int width, bool log) {
     double lo = INFINITY, hi = -INFINITY;
     snd_spark_range(of, n, width, &lo, &hi);
@@ -80,13 +90,13 @@ static int layers_of(const snd_train_point *p, pick *get, double *log_of, int mo
 // ---- lines that stay --------------------------------------------------------------------------------------------------------------
 
 static void put_head(const snd_train_point *p, snd_buf *b) {
-    snd_buf_printf(b, "%9s  %8s  %7s  %7s%s  %-*s  %8s  %8s  %8s  %7s  %s\n", "step", "epoch", "loss", "valid",
-                   isnan(p->accuracy) ? "" : "     right", SPARK, "", "lr", "gradient",
+    snd_buf_printf(b, "%9s  %8s  %7s  %7s%s  %-*s  %8s  %8s%s  %8s  %7s  %s\n", "step", "epoch", "loss", "valid",
+                   isnan(p->accuracy) ? "" : "     right", SPARK, "", "lr", "gradient", p->scale > 0 ? "  scale" : "",
                    isnan(p->accuracy) ? "tokens/s" : "rows/s", "left", p->n_layers > 1 ? "stream by layer" : "");
 }
 
 static void put_line(const snd_train_view *v, const snd_train_point *p, snd_buf *b) {
-    char loss[40], valid[40], hits[40], lr[40], norm[40], speed[40], epochs[40], left[40];
+    char loss[40], valid[40], hits[40], lr[40], norm[40], speed[40], epochs[40], left[40], scale[40];
     double log_rms[256];
     const int n = v->points < MOST_POINTS ? v->points : MOST_POINTS;
     snd_buf_printf(b, "%9lld  %8s  %7s  %7s  ", (long long)p->step, snd_pretty(epochs, p->epochs, 3),
@@ -94,8 +104,9 @@ static void put_line(const snd_train_view *v, const snd_train_point *p, snd_buf 
     if (!isnan(p->accuracy)) snd_buf_printf(b, "%6s %%  ", snd_pretty(hits, 100 * p->accuracy, 4));
     put_spark(v, b, v->losses, n, SPARK, false);
     for (int i = n; i < SPARK; i++) snd_buf_put(b, " ");
-    snd_buf_printf(b, "  %8s  %8s  %8s  %7s  ", snd_pretty(lr, p->lr, 3), snd_pretty(norm, p->grad_norm, 3),
-                   snd_pretty(speed, p->tokens_per_s, 3), time_text(left, p->seconds_left));
+    snd_buf_printf(b, "  %8s  %8s", snd_pretty(lr, p->lr, 3), snd_pretty(norm, p->grad_norm, 3));
+    if (p->scale > 0) snd_buf_printf(b, "  %5s", scale_text(scale, p->scale));
+    snd_buf_printf(b, "  %8s  %7s  ", snd_pretty(speed, p->tokens_per_s, 3), time_text(left, p->seconds_left));
     put_spark(v, b, log_rms, layers_of(p, stream, log_rms, 256), STRIP, true);
     snd_buf_put(b, "\n");
 }
@@ -107,6 +118,7 @@ static bool draws(const snd_train_view *v) {
 }
 
 static void note_loss(course *k, double loss) {
+    if (isnan(loss)) return; // of a step that was skipped
     k->sum += loss;
     if (++k->in < k->per) return;
     if (k->n == WINDOWS) {
@@ -132,7 +144,7 @@ static void put_bar(const snd_train_view *v, const snd_train_point *p, snd_buf *
 }
 
 static void put_losses(const snd_train_view *v, const snd_train_point *p, snd_buf *b) {
-    char loss[40], valid[40], best[40], lr[40], norm[40];
+    char loss[40], valid[40], best[40], lr[40], norm[40], scale[40];
     snd_buf_put(b, "loss      ");
     put_spark(v, b, v->loss.mean, v->loss.n, WIDE, false);
     for (int i = v->loss.n; i < WIDE; i++) snd_buf_put(b, " ");
@@ -140,7 +152,10 @@ static void put_losses(const snd_train_view *v, const snd_train_point *p, snd_bu
     if (!isnan(v->valid))
         snd_buf_printf(b, "   valid %s   best %s at step %lld", snd_pretty(valid, v->valid, 4),
                        snd_pretty(best, v->best, 4), (long long)v->best_step);
-    snd_buf_printf(b, "\n          lr %s   gradient %s\n", snd_pretty(lr, p->lr, 3), snd_pretty(norm, p->grad_norm, 3));
+    snd_buf_printf(b, "\n          lr %s   gradient %s", snd_pretty(lr, p->lr, 3), snd_pretty(norm, p->grad_norm, 3));
+    if (p->scale > 0)
+        snd_buf_printf(b, "   loss scale %s   %lld skipped", scale_text(scale, p->scale), (long long)p->skipped);
+    snd_buf_put(b, "\n");
 }
 
 // A strip of one quantity over the layers, with its first and last value.

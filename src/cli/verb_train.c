@@ -222,6 +222,8 @@ static sonde_status run(snd_cli *c, snd_spec *spec, pairs *data, snd_train_setti
     if (t.dtype == SND_BF16)
         snd_note(c, "products of bf16 operands by %s%s", snd_k_bf16_name(),
                  spec->family == SND_FAM_CONVNET ? "; convolutions stay f32" : "");
+    if (t.dtype == SND_F16)
+        snd_note(c, "f16 emulated: the weights' copy and all results are rounded to it; loss scale %s", s->loss_scale);
     const snd_train_opts o = {.t = t,
                               .dir = c->out_dir,
                               .resume = again,

@@ -18,6 +18,7 @@ struct snd_exec {
     bool *set;      // by value: input has been given
     bool ran;
     int64_t first_example;
+    int64_t counts[2]; // results that were not 0; those that storing made 0
 };
 
 static bool make_memory(snd_exec *x) {
@@ -56,6 +57,25 @@ void snd_exec_destroy(snd_exec *x) {
     snd_free(x->bound);
     snd_free(x->set);
     snd_free(x);
+}
+
+// ---- storing --------------------------------------------------------------------------------------------------------
+
+static bool is_stored(const snd_graph *g, snd_id v) {
+    const snd_value *val = g->values[v];
+    const bool exact = val->role == SND_R_NODE && snd_op_info_at(g->nodes[val->node]->op)->exact >> val->out_index & 1;
+    return g->stored && val->dtype == g->dtype && val->shape.nd > 0 && !exact;
+}
+
+static void store(const snd_exec *x, snd_id v, int64_t counts[2]) {
+    snd_rv *r = &x->v[v];
+    r->amax = snd_k_round_f16(x->o.threads, snd_shape_size(x->g->values[v]->shape), r->e, r->p, counts);
+    r->e = 0;
+}
+
+static void store_results(snd_exec *x, const snd_node *n, int index) {
+    for (int k = 0; k < n->n_out; k++)
+        if (n->out[k] && is_stored(x->g, n->out[k])) store(x, n->out[k], index >= x->o.count_from ? x->counts : NULL);
 }
 
 // ---- inputs ---------------------------------------------------------------------------------------------------------
@@ -98,6 +118,7 @@ sonde_status snd_exec_set(snd_exec *x, snd_id v, const void *data, snd_dtype dty
     const int s = (int)snd_fit_exponent(val->dtype, absmax_of(data, dtype, n));
     copy_scaled(data, dtype, r->p, val->dtype, n, -s);
     r->e = s;
+    if (is_stored(x->g, v)) store(x, v, NULL);
     return SONDE_OK;
 }
 
@@ -209,6 +230,7 @@ static sonde_status run_node(snd_exec *x, int pos) {
     else
         snd_op_info_at(n->op)->run(&r);
     if (x->p->view[index] && snd_op_info_at(n->op)->fills) fill(x, n, &r);
+    if (x->g->stored && !x->p->view[index]) store_results(x, n, index);
     release_params(x, n, n->n_in);
     return SONDE_OK;
 }
@@ -217,6 +239,7 @@ sonde_status snd_exec_run(snd_exec *x) {
     SND_TRY(inputs_given(x));
     x->ran = false;
     fetch_buffers(x);
+    x->counts[0] = x->counts[1] = 0;
     const int n = x->p->n_order;
     for (int pos = 0; pos < n; pos++) {
         SND_FAIL_IF(x->o.stop && x->o.stop->flag, SONDE_EINTERRUPTED, "stopped after %d of %d operations", pos, n);
@@ -233,6 +256,10 @@ void snd_exec_reseed(snd_exec *x, uint64_t seed) {
 
 void snd_exec_first_example(snd_exec *x, int64_t first) {
     x->first_example = first;
+}
+
+double snd_exec_lost(const snd_exec *x) {
+    return x->counts[0] ? (double)x->counts[1] / (double)x->counts[0] : 0;
 }
 
 int64_t snd_exec_op_count(const snd_exec *x) {

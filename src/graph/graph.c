@@ -44,6 +44,14 @@ snd_dtype snd_graph_products(const snd_graph *g) {
     return g->products;
 }
 
+void snd_graph_store(snd_graph *g, snd_dtype as) {
+    assert(as == SND_DT_NONE || (as == SND_F16 && g->dtype == SND_F32));
+    g->stored = as;
+}
+snd_dtype snd_graph_stored(const snd_graph *g) {
+    return g->stored;
+}
+
 snd_dtype snd_graph_dtype(const snd_graph *g) {
     return g->dtype;
 }

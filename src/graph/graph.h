@@ -59,6 +59,13 @@ snd_arena *snd_graph_arena(const snd_graph *g);
 /// of f32. NONE, as a graph begins: nothing is rounded. Products within attention and convolutions are not maps of this kind.
 void snd_graph_round_products(snd_graph *g, snd_dtype to);
 snd_dtype snd_graph_products(const snd_graph *g);
+/// Every result of a node, and every input, is rounded to this type as it is stored: SND_F16, in a graph of f32, with what lies
+/// beyond 65504 becoming infinite and what is too small 0 (exponents are no way out). Left alone are scalars, statistics and
+/// an op's `exact` outputs, and what ops do inside (sums, softmax, norms' statistics); attention's scores overflow as they
+/// would if they were stored. Weights are the source's business. NONE, as a graph begins: nothing is rounded. Such a graph is
+/// not to be fused: a middle value that is not stored is not rounded.
+void snd_graph_store(snd_graph *g, snd_dtype as);
+snd_dtype snd_graph_stored(const snd_graph *g);
 sonde_status snd_graph_status(const snd_graph *g);            // the builder's first error (its message re-recorded)
 /// Records the builder's first error; returns 0.
 snd_id snd_g_fail(snd_graph *g, sonde_status code, const char *fmt, ...) SND_PRINTF(3, 4);
@@ -158,6 +165,7 @@ typedef struct snd_exec_opts {
     const snd_stop *stop;
     void *slab;                // for the values, of at least snd_plan_bytes, 64-byte aligned, the caller's; several executors may
                                // run in one, one after the other, each with its inputs set anew. NULL: one of its own
+    int count_from;            // snd_exec_lost is about this node and those behind it
 } snd_exec_opts;
 sonde_status snd_exec_create(const snd_graph *g, const snd_plan *p, snd_source *src, const snd_exec_opts *o, snd_exec **out) SONDE_MUST_CHECK;
 void snd_exec_destroy(snd_exec *x);
@@ -174,6 +182,8 @@ void snd_exec_first_example(snd_exec *x, int64_t first);
 const void *snd_exec_raw(const snd_exec *x, snd_id v, int32_t *e);
 sonde_status snd_exec_get(const snd_exec *x, snd_id v, double *out) SONDE_MUST_CHECK;
 int64_t snd_exec_op_count(const snd_exec *x);
+/// Of the results of the last run's nodes from count_from on that were not 0, the share that storing made 0. 0: nothing rounded.
+double snd_exec_lost(const snd_exec *x);
 /// Test hook: stores input v as (buffer * 2^-k, exponent + k): the same numbers in another representation.
 void snd_exec_shift(snd_exec *x, snd_id v, int k);
 

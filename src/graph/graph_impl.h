@@ -22,6 +22,7 @@ struct snd_graph {
     snd_end *ends; int n_ends, cap_ends;               // boundaries, as they were named
     snd_id *seeds; int n_seeds, cap_seeds;             // upstream gradients: what depends on them is the backward pass
     snd_dtype products;                                // what their operands are rounded to; NONE: nothing
+    snd_dtype stored;                                  // what results are rounded to; NONE: nothing
 };
 
 /// Remembers an upstream gradient.

@@ -55,6 +55,7 @@ typedef struct snd_op_info {
     bool cheap;                  // its results are sooner made again than kept, where their operands are there: norms, activations,
                                  // dropout, products of gates
     bool view;                   // output 0 is input 0's buffer
+    unsigned exact;              // outputs (bit mask) that training in f16 keeps in f32: running averages
     bool fills;                  // a view that runs all the same: it writes to input 0, a buffer (SND_R_BUFFER), and says so
                                  // in the snd_rv of its output
     const snd_op_case *cases;

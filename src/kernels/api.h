@@ -219,6 +219,11 @@ void snd_k_fill_const(int th, snd_dtype t, int64_t n, double a, void *out);
 double snd_k_dropout(int th, snd_dtype t, snd_key key, double rate, uint64_t first, int64_t group, int64_t n,
                      const void *x, void *y);
 
+/// x[i] = the f16 nearest to x[i] 2^e (ties to even): infinity from 65520 on, below 2^-14 a multiple of 2^-24. Returns the
+/// largest magnitude of the result, NaN where there is one. counts: NULL, or grows by how many were not 0 and how many of
+/// these became 0.
+double snd_k_round_f16(int th, int64_t n, int64_t e, float *x, int64_t counts[2]);
+
 // ---- optimizers ----------------------------------------------------------------------------------------------------
 typedef enum snd_krule {
     SND_KRULE_NONE, SND_KRULE_ADAMW, SND_KRULE_ADAM, SND_KRULE_SGD, SND_KRULE_NESTEROV, SND_KRULE_LION

@@ -3,6 +3,7 @@
 //   kernels.def the families of loops      NAME.inc   the loops themselves, compiled per type and instruction set by
 //   rows.h      their signatures                      rows_base.c, rows_avx2.c, rows_avx512.c; table.c picks
 //   maths.h     elementary functions       gemm.c     the matrix product's grid and the libraries behind it
+//                                          half.c     rounding to f16 in place
 //                                          bf16.c     products of operands rounded to bf16, bf16_*.c its ways
 // Reductions use fixed trees over fixed blocks: the same bits for any number of threads.
 #ifndef SND_KERNELS_H

@@ -124,4 +124,8 @@ void snd_lab_train_close(snd_run *u, const snd_train_result *r) {
     put(u, "tokens_per_s", r->tokens_per_s);
     put(u, "seconds", r->seconds);
     put(u, "step_seconds", r->step_sec);
+    if (r->scale > 0) {
+        put(u, "loss_scale", r->scale);
+        put(u, "skipped_steps", (double)r->skipped);
+    }
 }

@@ -317,6 +317,17 @@ static size_t forward_scratch(const snd_graph *g, const snd_node *n) {
     return room_for(g, &n->attr, n->in, false).bias + snd_k_attn_scratch(snd_graph_dtype(g), &s, SND_KATTN_FWD);
 }
 
+// Scores stored in f16 are infinite from 65520 on, and the softmax of such a row is NaN. With the largest score the lse
+// passes that bound as well, which lies a few units above it at most, where f16 has steps of 32.
+static void overflow_f16(const snd_oprun *r, const snd_kattn *s) {
+    const double *lse = snd_out(r, 1)->p;
+    for (int64_t row = 0; row < s->B * s->heads * s->Tq; row++) {
+        const int64_t b = row / (s->heads * s->Tq), h = row / s->Tq % s->heads, t = row % s->Tq;
+        const int64_t at = (b * s->Tq + t) * s->heads + h;
+        for (int64_t j = 0; lse[row] >= 65520 && j < s->hd; j++) snd_store(r->t, snd_out(r, 0)->p, at * s->hd + j, NAN);
+    }
+}
+
 static void forward_run(snd_oprun *r) {
     const room m = room_for(r->g, &r->n->attr, r->n->in, false);
     char *scratch = r->scratch;
@@ -326,6 +337,7 @@ static void forward_run(snd_oprun *r) {
     const bool stats = r->n->n_out > STATS;
     double k[3];
     snd_k_attn_fwd(r->threads, r->t, &s, snd_out(r, 0)->p, snd_out(r, 1)->p, stats ? k : NULL, scratch + m.bias);
+    if (snd_graph_stored(r->g) == SND_F16) overflow_f16(r, &s);
     snd_out_done(r, 0, e.v, -1);
     if (stats) put_stats(r, STATS, &s, &e, k);
 }

@@ -125,6 +125,7 @@ static const snd_op_case cases[] = {
 
 const snd_op_info snd_op_batchnorm = {.name = "batchnorm",
                                       .cheap = true,
+                                      .exact = 1u << 2 | 1u << 3,
                                       .shape = shape,
                                       .run = run,
                                       .grad = grad,

@@ -111,6 +111,7 @@ static void grad(snd_graph *g, const snd_node *n, const snd_id *dout, const bool
 
 const snd_op_info snd_op_batchnorm_part = {.name = "batchnorm_part",
                                            .cheap = true,
+                                           .exact = 1u << 2 | 1u << 3,
                                            .shape = shape,
                                            .run = run,
                                            .grad = grad,

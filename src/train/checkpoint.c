@@ -113,7 +113,7 @@ static sonde_status write_text(snd_arena *a, const char *folder, const char *nam
 
 // As the run's settings call it.
 static const char *dtype_of(const snd_trainer *t) {
-    return snd_dtype_name(t->products ? t->products : t->o.dtype);
+    return snd_dtype_name(t->stored ? t->stored : t->products ? t->products : t->o.dtype);
 }
 
 static sonde_status write_state(snd_arena *a, const snd_trainer *t, const snd_train_state *st, const char *folder) {
@@ -137,6 +137,11 @@ static sonde_status write_state(snd_arena *a, const snd_trainer *t, const snd_tr
     snd_json_num(&j, "accuracy", st->accuracy);
     snd_json_num(&j, "best_valid_loss", st->best_valid);
     snd_json_int(&j, "best_step", st->best_step);
+    if (t->stored) {
+        snd_json_num(&j, "loss_scale", t->scale);
+        snd_json_int(&j, "good_steps", t->good);
+        snd_json_int(&j, "skipped_steps", t->skipped);
+    }
     snd_json_close(&j, '}');
     snd_buf_put(&b, "\n");
     return write_text(a, folder, "state.json", &b);
@@ -289,6 +294,16 @@ static sonde_status same_text(const json_t *o, const char *path, const char *key
     return SONDE_OK;
 }
 
+// A scale that the settings name stays theirs.
+static sonde_status take_scale(const json_t *o, const char *path, snd_trainer *t) {
+    const double scale = number_or_nan(o, "loss_scale");
+    SND_FAIL_IF(!(scale > 0) || !isfinite(scale), SONDE_EINPUT, "%s: loss_scale is missing", path);
+    if (t->dynamic) t->scale = scale;
+    t->good = json_integer_value(json_object_get(o, "good_steps"));
+    t->skipped = json_integer_value(json_object_get(o, "skipped_steps"));
+    return SONDE_OK;
+}
+
 static sonde_status take_state(const json_t *o, const char *path, snd_trainer *t, snd_train_state *st) {
     char seed[32], print[32];
     snprintf(seed, sizeof seed, "%" PRIu64, t->o.seed);
@@ -304,6 +319,7 @@ static sonde_status take_state(const json_t *o, const char *path, snd_trainer *t
     const json_t *step = json_object_get(o, "step");
     SND_FAIL_IF(!json_is_integer(step) || json_integer_value(step) < 0, SONDE_EINPUT, "%s: step is missing", path);
     t->step = json_integer_value(step);
+    if (t->stored) SND_TRY(take_scale(o, path, t));
     *st = (snd_train_state){.first_loss = number_or_nan(o, "first_loss"),
                             .valid = number_or_nan(o, "valid_loss"),
                             .best_valid = number_or_nan(o, "best_valid_loss"),

@@ -2,7 +2,7 @@
 #include "train/inner.h"
 
 size_t snd_train_cost_bytes(const snd_train_cost *c) {
-    return c->values + c->weights + c->moments + c->average + c->sums;
+    return c->values + c->weights + c->moments + c->average + c->sums + c->halves;
 }
 
 snd_train_cost snd_trainer_cost(const snd_trainer *t) {
@@ -11,7 +11,8 @@ snd_train_cost snd_trainer_cost(const snd_trainer *t) {
                         .weights = t->param_bytes,
                         .moments = t->moment_bytes,
                         .average = t->average_bytes,
-                        .sums = t->sum_bytes};
+                        .sums = t->sum_bytes,
+                        .halves = t->half_bytes};
     const double parts = (double)t->s.accumulate;
     for (int i = 0; i < t->n_nets; i++) {
         const snd_plan *p = t->nets[i].plan;

@@ -78,9 +78,11 @@ void snd_events_start(snd_buf *b, double t_sec) {
 
 void snd_events_step(snd_buf *b, double t_sec, const snd_step *s) {
     snd_buf sum = {0};
-    put_scalar(&sum, "loss", s->loss);
+    if (!s->skipped) put_scalar(&sum, "loss", s->loss);
     put_scalar(&sum, "lr", s->lr);
-    put_scalar(&sum, "grad_norm", s->grad_norm);
+    if (!s->skipped) put_scalar(&sum, "grad_norm", s->grad_norm);
+    if (s->scale > 0) put_scalar(&sum, "loss_scale", s->scale);
+    if (s->scale > 0) put_scalar(&sum, "underflow", s->lost);
     put_scalar(&sum, "tokens_per_s", (double)s->targets / s->seconds);
     for (int i = 0; s->layers && i < s->n_layers; i++) {
         const snd_layer_state *l = &s->layers[i];

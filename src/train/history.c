@@ -9,7 +9,7 @@
 enum { MOST_WINDOWS = 400, MOST_VALID = 400, MOST_LOOKS = 80 };
 
 typedef struct window {
-    double step, loss, lr, log_norm, sec; // sums
+    double step, loss, lr, log_norm, log_scale, lost, sec; // sums
     int64_t n, timed;
 } window;
 
@@ -67,6 +67,7 @@ static void keep_layers(snd_history *h, const snd_step *s) {
 }
 
 void snd_history_step(snd_history *h, const snd_step *s) {
+    if (s->skipped) return;
     if (s->layers) keep_layers(h, s);
     const int64_t at = (s->step - 1) * h->windows / h->steps;
     if (at < 0 || at >= h->windows) return;
@@ -75,6 +76,8 @@ void snd_history_step(snd_history *h, const snd_step *s) {
     w->loss += s->loss;
     w->lr += s->lr;
     w->log_norm += log10(s->grad_norm);
+    w->log_scale += s->scale > 0 ? log10(s->scale) : NAN;
+    w->lost += s->lost;
     w->n++;
     if (isnan(s->seconds)) return; // an earlier part of a resumed run
     w->sec += s->seconds;
@@ -116,7 +119,8 @@ static void put_curve(snd_panel *p, const char *label, const double *x, const do
 }
 
 static void tell_curves(const snd_history *h, snd_record *r, const char *label) {
-    double x[MOST_WINDOWS], loss[MOST_WINDOWS], lr[MOST_WINDOWS], norm[MOST_WINDOWS];
+    double x[MOST_WINDOWS], loss[MOST_WINDOWS], lr[MOST_WINDOWS], norm[MOST_WINDOWS], scale[MOST_WINDOWS],
+        lost[MOST_WINDOWS];
     int n = 0;
     for (int i = 0; i < h->windows; i++) {
         const window *w = &h->w[i];
@@ -124,6 +128,8 @@ static void tell_curves(const snd_history *h, snd_record *r, const char *label) 
         x[n] = w->step / (double)w->n;
         loss[n] = w->loss / (double)w->n;
         lr[n] = w->lr / (double)w->n;
+        scale[n] = w->log_scale / (double)w->n;
+        lost[n] = w->lost / (double)w->n;
         norm[n++] = w->log_norm / (double)w->n;
     }
     snd_panel *p = snd_record_panel_of(r, "Loss", "step", "nats per target", false);
@@ -136,6 +142,11 @@ static void tell_curves(const snd_history *h, snd_record *r, const char *label) 
     put_curve(p, label, x, norm, n);
     p = snd_record_panel_of(r, "Learning rate", "step", "learning rate", false);
     put_curve(p, label, x, lr, n);
+    if (n == 0 || isnan(scale[n - 1])) return; // not in f16
+    p = snd_record_panel_of(r, "Loss scale", "step", "factor of the loss", true);
+    put_curve(p, label, x, scale, n);
+    p = snd_record_panel_of(r, "Gradients that f16 makes 0", "step", "share of the backward pass's numbers", false);
+    put_curve(p, label, x, lost, n);
 }
 
 typedef double pick(const snd_layer_state *l);

@@ -22,6 +22,7 @@ typedef struct snd_net {
     snd_plan *plan;
     snd_exec *x;
     snd_id loss, dloss;        // what is minimised; input: its upstream gradient
+    int back;                  // the first node of the backward pass
     snd_id *grad;              // by parameter, 0: none
     snd_id *state;             // by parameter: its value after the run (running statistics), 0: none
     snd_id scores;             // EVAL, of classes: the logits; else 0
@@ -59,9 +60,16 @@ struct snd_trainer {
     size_t moment_bytes, average_bytes, sum_bytes, param_bytes, gradient_bytes;
     int64_t step;                          // done
     snd_dtype products;                    // BF16: what their operands are rounded to; else NONE
+    snd_dtype stored;                      // F16: what results are rounded to; else NONE
+    snd_source rounded;                    // F16: weights as the nets read them
+    float **halves; char *half_slab; size_t half_bytes;    // by parameter, NULL: as it is
+    double scale;                          // of the loss; 1 but with F16
+    bool dynamic;                          // the scale finds its size itself
+    int64_t good, skipped;                 // steps since it changed; steps without an update, in all
+    int64_t failed_step; double failed_scale;      // of the last step that was not finite
 };
 
-/// From the type that was asked for to that of values and weights, and that of products.
+/// From the type that was asked for to that of values and weights, of products and of what is stored.
 void snd_trainer_type(snd_trainer *t);
 /// Nets for batches of n shapes, and how large a slab they need.
 sonde_status snd_nets_make(snd_trainer *t, const snd_batch_shape *shapes, int n) SONDE_MUST_CHECK;
@@ -72,8 +80,11 @@ sonde_status snd_net_model(snd_trainer *t, snd_batch_shape shape, snd_net_kind k
 /// Graph and plan; the executor comes when the slab is there. EVAL: without gradients and dropout; WATCH: with statistics, whose
 /// run gives the same loss and gradients bit for bit.
 sonde_status snd_net_make(snd_trainer *t, snd_batch_shape shape, snd_net_kind kind, snd_net *out) SONDE_MUST_CHECK;
+/// What a net minimises, before it is differentiated.
+snd_id snd_net_loss_value(const snd_trainer *t, const snd_model *m);
 sonde_status snd_net_start(snd_trainer *t, snd_net *n) SONDE_MUST_CHECK;
-/// Sets the inputs from t->batch, of which `first` is the number of the first example, and runs.
+/// Sets the inputs from t->batch, of which `first` is the number of the first example, and runs. Gradients are those of dloss
+/// times the loss and t->scale.
 sonde_status snd_net_run(snd_trainer *t, snd_net *n, uint64_t seed, int64_t first, double dloss) SONDE_MUST_CHECK;
 double snd_net_loss(const snd_net *n);
 /// Rows of the last run whose target has the largest score; rows without a target (-100) never have.
@@ -86,6 +97,17 @@ sonde_status snd_net_keep_states(snd_trainer *t, snd_net *n) SONDE_MUST_CHECK;
 /// Sizes of the slabs that the nets' parameters ask for.
 void snd_weights_measure(snd_trainer *t);
 sonde_status snd_weights_make(snd_trainer *t) SONDE_MUST_CHECK;
+// half.c, of a trainer in f16
+/// The loss scale at the start.
+sonde_status snd_scale_start(snd_trainer *t) SONDE_MUST_CHECK;
+/// After a step: was it finite? True: it is to be left out, and counts.
+bool snd_scale_step(snd_trainer *t, bool finite);
+sonde_status snd_halves_make(snd_trainer *t) SONDE_MUST_CHECK;
+/// Brings the copy of the weights up to date.
+void snd_halves_round(snd_trainer *t);
+/// Where nets find their weights.
+snd_source *snd_trainer_weights(snd_trainer *t);
+
 /// Adds the gradients of the net's last run to the sums (first: replaces them).
 void snd_weights_collect(snd_trainer *t, const snd_net *n, bool first);
 /// Norm of the gradient: of the sums, or of the net's own when the batch was in one part.

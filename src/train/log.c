@@ -91,6 +91,8 @@ static void remember(const char *text, size_t n, snd_history *h) {
                                 .loss = json_number_value(loss),
                                 .lr = number(o, "lr"),
                                 .grad_norm = number(o, "grad_norm"),
+                                .scale = number(o, "loss_scale"),
+                                .lost = number(o, "underflow"),
                                 .seconds = NAN,
                                 .layers = looked ? layers : NULL,
                                 .n_layers = looked ? n_layers : 0};
@@ -212,6 +214,11 @@ sonde_status snd_log_step(snd_log *l, const snd_step *s) {
     snd_json_num(&j, "lr", s->lr);
     snd_json_num(&j, "grad_norm", s->grad_norm);
     snd_json_num(&j, "tokens_per_s", (double)s->targets / s->seconds);
+    if (s->scale > 0) {
+        snd_json_num(&j, "loss_scale", s->scale);
+        snd_json_num(&j, "underflow", s->lost);
+        snd_json_bool(&j, "skipped", s->skipped);
+    }
     if (s->layers) put_layers(&j, s);
     SND_TRY(end_line(l, &j, &b));
     snd_events_step(&b, since_1970(), s);

@@ -90,7 +90,7 @@ void snd_layers_read(snd_trainer *t, const snd_net *n) {
         s->rms = sqrt(q);
         s->mean = figure(n, l->q, SND_ST_MEAN, 1);
         s->var = figure(n, l->q, SND_ST_VAR, 2);
-        s->grms = sqrt(mean_square(n, l->gq));
+        s->grms = sqrt(mean_square(n, l->gq)) / t->scale;
         s->write = s->entropy = NAN;
         for (int c = 0; c < l->n_calls; c++) s->write = smaller(s->write, sqrt(mean_square(n, l->call[c]) / q));
         for (int c = 0; c < l->n_attn; c++) {

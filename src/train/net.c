@@ -30,6 +30,7 @@ sonde_status snd_net_model(snd_trainer *t, snd_batch_shape shape, snd_net_kind k
                          .with_targets = true};
     SND_TRY(snd_model_build(t->arena, t->spec, &b, out));
     snd_graph_round_products((*out)->g, t->products);
+    snd_graph_store((*out)->g, t->stored);
     SND_FAIL_IF(!(*out)->loss, SONDE_EUNSUPPORTED, "this model has no loss to train on");
     return train && snd_net_way(t).again == SND_AGAIN_SEGMENT ? snd_model_cut(t->arena, *out) : SONDE_OK;
 }
@@ -41,6 +42,7 @@ static sonde_status differentiate(snd_trainer *t, snd_net *n) {
     snd_id *wrt;
     SND_NEW(t->arena, wrt, all + 1);
     SND_NEW(t->arena, n->grad, all + 1);
+    n->back = snd_g_node_count(g);
     n->dloss = snd_g_input(g, "dloss", snd_g_value(g, n->loss)->shape, SND_DT_NONE);
     for (int i = 0; i < P; i++) wrt[i] = snd_g_param_is_state(g, i) ? 0 : snd_g_param_at(g, i);
     for (int i = 0; i < n->n_looks; i++) wrt[P + i] = n->looks[i].x;
@@ -84,15 +86,20 @@ static sonde_status make_plan(snd_trainer *t, snd_net *n) {
         if (n->state[i]) keep[k++] = n->state[i];
     }
     k += keep_looks(n, keep + k);
-    (void)snd_g_fuse(g, keep, k);
+    if (!t->stored) (void)snd_g_fuse(g, keep, k);
     const snd_plan_opts way = snd_net_way(t);
     return snd_plan_make_by(t->arena, g, keep, k, &way, &n->plan);
+}
+
+// Logits that are to be stored have to be there.
+snd_id snd_net_loss_value(const snd_trainer *t, const snd_model *m) {
+    return t->stored ? m->loss : snd_g_loss_in_pieces(m->g, m->loss);
 }
 
 sonde_status snd_net_make(snd_trainer *t, snd_batch_shape shape, snd_net_kind kind, snd_net *out) {
     *out = (snd_net){.shape = shape};
     SND_TRY(snd_net_model(t, shape, kind, &out->m));
-    out->loss = snd_g_loss_in_pieces(out->m->g, out->m->loss);
+    out->loss = snd_net_loss_value(t, out->m);
     if (kind == SND_NET_WATCH) SND_TRY(snd_looks_make(t, out));
     if (kind != SND_NET_EVAL) {
         SND_TRY(differentiate(t, out));
@@ -102,8 +109,9 @@ sonde_status snd_net_make(snd_trainer *t, snd_batch_shape shape, snd_net_kind ki
 }
 
 sonde_status snd_net_start(snd_trainer *t, snd_net *n) {
-    const snd_exec_opts o = {.threads = t->o.threads, .seed = t->o.seed, .stop = NULL, .slab = t->slab};
-    return snd_exec_create(n->m->g, n->plan, &t->source, &o, &n->x);
+    const snd_exec_opts o = {
+        .threads = t->o.threads, .seed = t->o.seed, .stop = NULL, .slab = t->slab, .count_from = n->back};
+    return snd_exec_create(n->m->g, n->plan, snd_trainer_weights(t), &o, &n->x);
 }
 
 // ---- running ------------------------------------------------------------------------------------------------------------------
@@ -120,7 +128,9 @@ static sonde_status set_input(const snd_trainer *t, const snd_net *n, const char
 
 sonde_status snd_net_run(snd_trainer *t, snd_net *n, uint64_t seed, int64_t first, double dloss) {
     for (int i = 0; i < n->m->n_inputs; i++) SND_TRY(set_input(t, n, n->m->inputs[i].name, n->m->inputs[i].v));
+    dloss *= t->scale;
     if (n->dloss) SND_TRY(snd_exec_set(n->x, n->dloss, &dloss, SND_F64));
+    if (t->stored) snd_halves_round(t);
     snd_exec_reseed(n->x, seed);
     snd_exec_first_example(n->x, first);
     return snd_exec_run(n->x);

@@ -46,10 +46,10 @@ static sonde_status look_at_all(snd_trainer *t, probe *p) {
 static sonde_status make_probe(snd_trainer *t, snd_batch_shape shape, probe *p) {
     *p = (probe){.net = {.shape = shape}};
     SND_TRY(snd_net_model(t, shape, SND_NET_WATCH, &p->net.m));
-    p->net.loss = snd_g_loss_in_pieces(p->net.m->g, p->net.m->loss);
+    p->net.loss = snd_net_loss_value(t, p->net.m);
     SND_TRY(look_at_all(t, p));
     const snd_exec_opts o = {.threads = t->o.threads};
-    return snd_exec_create(p->net.m->g, p->net.plan, &t->source, &o, &p->net.x);
+    return snd_exec_create(p->net.m->g, p->net.plan, snd_trainer_weights(t), &o, &p->net.x);
 }
 
 static bool bad(const probe *p, snd_id stat) {
@@ -80,9 +80,20 @@ static bool first_bad(const probe *p, snd_arena *a, const char **where, const ch
 static const char *bad_weight(const snd_trainer *t) {
     for (int i = 0; i < t->n_weights; i++) {
         const snd_weight *w = &t->weights[i];
-        if (!isfinite(snd_k_absmax(t->o.threads, t->o.dtype, w->n, w->w))) return w->name;
+        const void *read = t->halves ? t->halves[w->param] : w->w; // a weight may leave f16
+        if (!isfinite(snd_k_absmax(t->o.threads, t->o.dtype, w->n, read))) return w->name;
     }
     return NULL;
+}
+
+// The step that failed may have been counted since, and its scale changed.
+static void swap_failed(snd_trainer *t) {
+    const int64_t step = t->step;
+    const double scale = t->scale;
+    t->step = t->failed_step;
+    t->scale = t->failed_scale;
+    t->failed_step = step;
+    t->failed_scale = scale;
 }
 
 static sonde_status search_part(snd_trainer *t, snd_arena *a, int64_t part, const char **where, const char **text) {
@@ -91,7 +102,8 @@ static sonde_status search_part(snd_trainer *t, snd_arena *a, int64_t part, cons
     if (t->batch.asked == 0) return SONDE_OK;
     sonde_status s = make_probe(t, t->batch.shape, &p);
     const int64_t first = part * t->batch.shape.rows;
-    if (s == SONDE_OK) s = snd_net_run(t, &p.net, snd_trainer_step_seed(t), first, 1);
+    const double share = (double)t->batch.asked / (double)t->batch.asked_all;
+    if (s == SONDE_OK) s = snd_net_run(t, &p.net, snd_trainer_step_seed(t), first, share);
     if (s == SONDE_OK) (void)first_bad(&p, a, where, text);
     snd_exec_destroy(p.net.x);
     return s;
@@ -100,7 +112,12 @@ static sonde_status search_part(snd_trainer *t, snd_arena *a, int64_t part, cons
 sonde_status snd_trainer_find_nonfinite(snd_trainer *t, snd_arena *a, const char **where, const char **text) {
     *where = bad_weight(t);
     *text = *where ? snd_arena_printf(a, "the weight %s is not finite", *where) : NULL;
-    for (int64_t part = 0; part < t->s.accumulate && !*text; part++) SND_TRY(search_part(t, a, part, where, text));
+    swap_failed(t);
+    sonde_status s = SONDE_OK;
+    for (int64_t part = 0; part < t->s.accumulate && !*text && s == SONDE_OK; part++)
+        s = search_part(t, a, part, where, text);
+    swap_failed(t);
+    SND_TRY(s);
     if (!*where) *where = "loss";
     if (!*text) *text = "all values and gradients with names are finite; a weight's gradient is not";
     return SONDE_OK;

@@ -49,7 +49,9 @@ static snd_train_point point_at(const run *r, const snd_step *last) {
                              .seconds = sec,
                              .seconds_left = sec / (double)r->steps * (double)(r->s->steps - last->step),
                              .layers = r->t->layers,
-                             .n_layers = r->looked ? r->t->n_layers : 0};
+                             .n_layers = r->looked ? r->t->n_layers : 0,
+                             .scale = r->t->stored ? r->t->scale : 0,
+                             .skipped = r->t->skipped};
 }
 
 static sonde_status point(run *r, const snd_step *last) {
@@ -74,10 +76,10 @@ static bool due(int64_t every, int64_t step, int64_t steps) {
 static void count(run *r, const snd_step *s) {
     if (isnan(r->state.first_loss)) r->state.first_loss = s->loss;
     r->out->loss = s->loss;
-    r->since_loss += s->loss;
+    if (!s->skipped) r->since_loss += s->loss;
     r->since_sec += s->seconds;
     r->since_targets += s->targets;
-    r->since_steps++;
+    r->since_steps += !s->skipped;
     r->steps++;
     r->looked |= s->layers != NULL;
     r->targets += s->targets;
@@ -142,6 +144,8 @@ sonde_status snd_train_run(const snd_spec *spec, const snd_train_settings *s, co
     }
     out->state = r.state;
     out->step = r.t ? r.t->step : 0;
+    out->scale = r.t && r.t->stored ? r.t->scale : 0;
+    out->skipped = r.t ? r.t->skipped : 0;
     out->seconds = snd_now() - r.start;
     out->tokens_per_s = (double)r.targets / out->seconds;
     snd_log_close(r.log);

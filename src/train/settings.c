@@ -48,7 +48,8 @@ void snd_train_each(const snd_train_settings *s, void (*put)(void *ctx, const ch
         const void *at = (const char *)s + ROWS[i].offset;
         if (ROWS[i].type == SND_MEMBER_INT) snprintf(text, sizeof text, "%lld", (long long)*(const int64_t *)at);
         if (ROWS[i].type == SND_MEMBER_NUM) snd_format_num(text, *(const double *)at, 17);
-        put(ctx, ROWS[i].name, ROWS[i].type == SND_MEMBER_WORD ? *(const char *const *)at : text);
+        const bool words = ROWS[i].type == SND_MEMBER_WORD || ROWS[i].type == SND_MEMBER_TEXT;
+        put(ctx, ROWS[i].name, words ? *(const char *const *)at : text);
     }
 }
 
@@ -79,6 +80,16 @@ static int64_t share(int64_t steps, int64_t parts) {
     return steps / parts > 1 ? steps / parts : 1;
 }
 
+static sonde_status check_loss_scale(const snd_train_settings *s) {
+    char shown[72];
+    const char *text = s->loss_scale ? s->loss_scale : "";
+    double v;
+    const bool number = snd_parse_num(text, &v, NULL);
+    SND_FAIL_IF(strcmp(text, "dynamic") != 0 && !(number && v >= 0x1p-40 && v <= 0x1p40), SONDE_ERANGE,
+                "loss_scale: '%s' is neither dynamic nor a number from 2^-40 to 2^40", snd_shown(shown, text));
+    return SONDE_OK;
+}
+
 sonde_status snd_train_resolve(snd_train_settings *s, const snd_spec *spec) {
     const snd_optimizer_row *o = snd_optimizer_find(s->optimizer);
     const bool sequences = spec->family == SND_FAM_TRANSFORMER;
@@ -95,7 +106,7 @@ sonde_status snd_train_resolve(snd_train_settings *s, const snd_spec *spec) {
     SND_FAIL_IF(s->batch % s->accumulate, SONDE_ERANGE,
                 "batch: %lld examples do not divide into %lld parts (accumulate)", (long long)s->batch,
                 (long long)s->accumulate);
-    return SONDE_OK;
+    return check_loss_scale(s);
 }
 
 // ---- optimizers and schedules -----------------------------------------------------------------------------------------------------

@@ -13,8 +13,8 @@
 /// Settings: one row each in settings.def, which makes the keys of a spec's `train:` part and the command's options. Numbers
 /// left to their rule are -1 (whole) or NaN until snd_train_resolve.
 typedef struct snd_train_settings {
-    int64_t steps, batch, tokens, accumulate, warmup, eval_every, eval_batches, save_every, monitor_every;
-    const char *optimizer, *schedule, *decay, *recompute;
+    int64_t steps, batch, tokens, accumulate, warmup, eval_every, eval_batches, save_every, monitor_every, scale_every;
+    const char *optimizer, *schedule, *decay, *recompute, *loss_scale;
     double lr, lr_end, decay_share, beta1, beta2, opt_eps, weight_decay, clip, label_smoothing, ema;
 } snd_train_settings;
 
@@ -26,7 +26,7 @@ snd_train_settings snd_train_defaults(void);
 /// errors  SONDE_ENAME: no such key (the nearest is named);  SONDE_ERANGE, SONDE_ETYPE: not a value of it
 sonde_status snd_train_setting(snd_train_settings *s, const char *where, const char *key, const char *text) SONDE_MUST_CHECK;
 /// What was left to its rule, by the spec and the other settings; checks what one setting asks of another.
-/// errors  SONDE_ERANGE: a batch that accumulate does not divide
+/// errors  SONDE_ERANGE: a batch that accumulate does not divide, a loss scale that is none
 sonde_status snd_train_resolve(snd_train_settings *s, const snd_spec *spec) SONDE_MUST_CHECK;
 /// The resolved settings as text: put(ctx, key, text) for each.
 void snd_train_each(const snd_train_settings *s, void (*put)(void *ctx, const char *key, const char *text), void *ctx);
@@ -57,7 +57,8 @@ snd_task snd_train_task(const snd_spec *s);
 typedef struct snd_trainer snd_trainer;
 
 typedef struct snd_trainer_opts {
-    snd_dtype dtype;           // F32, F64; BF16: F32 with the operands of linear maps' products rounded to bf16, everywhere
+    snd_dtype dtype;           // F32, F64; BF16: F32 with the operands of linear maps' products rounded to bf16, everywhere;
+                               // F16: F32 with weights (a copy) and all results rounded to f16, everywhere
     uint64_t seed;             // of weights, data order and dropout
     int threads;               // 0: all
     const snd_stop *stop;
@@ -80,6 +81,9 @@ typedef struct snd_step {
     int64_t targets;           // that were asked for
     double seconds;
     const snd_layer_state *layers; int n_layers;   // every monitor_every steps and at the first, else NULL
+    double scale;              // F16: what the loss was multiplied by; else 0
+    double lost;               // F16: share of the backward pass's results, of those that were not 0, that f16 made 0
+    bool skipped;              // F16: loss or gradient was not finite; the step counts, its update was left out
 } snd_step;
 
 /// Draws the weights and plans every shape that batches can have. `settings` must be resolved; spec, set and batches are
@@ -89,14 +93,14 @@ sonde_status snd_trainer_create(const snd_spec *spec, const snd_train_settings *
                                 const snd_trainer_opts *o, snd_trainer **out) SONDE_MUST_CHECK;
 void snd_trainer_destroy(snd_trainer *t);                  // NULL is fine
 /// One optimizer step on the next batch. A loss or gradient that is not finite is reported as it is, and then nothing is
-/// updated.
+/// updated; with a dynamic loss scale above 1 the step counts as skipped and the next one has half the scale.
 sonde_status snd_trainer_step(snd_trainer *t, snd_step *out) SONDE_MUST_CHECK;
 /// Mean loss per target over the first `batches` (0: all) of a split, without dropout and smoothing, by the running average of
 /// the weights where there is one. accuracy: share of the examples whose class has the largest score; NaN: no classes.
 sonde_status snd_trainer_eval(snd_trainer *t, snd_split split, int64_t batches, double *loss,
                               double *accuracy) SONDE_MUST_CHECK;
-/// Both on a batch of the caller's (snd_batches_give), which is read before the call returns and, after a step, by
-/// snd_trainer_find_nonfinite; the data's own batches go on where they were but for those that steps have counted.
+/// Both on a batch of the caller's (snd_batches_give), which is read before the call returns and, after a step that was not
+/// finite and not skipped, by snd_trainer_find_nonfinite; the data's own batches go on where they were but for those that steps have counted.
 sonde_status snd_trainer_step_on(snd_trainer *t, const snd_batch *b, snd_step *out) SONDE_MUST_CHECK;
 sonde_status snd_trainer_eval_on(snd_trainer *t, const snd_batch *b, double *loss, double *accuracy) SONDE_MUST_CHECK;
 /// Scores of the batch's rows, [rows, outputs], of a model of classes, as validation sees them. Targets are not looked at.
@@ -119,6 +123,7 @@ typedef struct snd_train_cost {
     size_t gradients;          // of the values: the weights' gradients, which stay until the update
     size_t weights;            // running statistics among them
     size_t moments, average, sums;     // average: 0 without ema; sums: of a batch's parts, 0 without accumulate
+    size_t halves;             // F16: the rounded copy of the weights
     double flops, flops_again; // of the largest batch; of these, what recompute adds
 } snd_train_cost;
 size_t snd_train_cost_bytes(const snd_train_cost *c);      // all slabs
@@ -161,6 +166,7 @@ typedef struct snd_train_point {
     double valid, accuracy;            // NaN: not looked at now; no classes. progress: accuracy as it was last
     double lr, grad_norm, tokens_per_s, seconds, seconds_left;
     const snd_layer_state *layers; int n_layers;       // of the last look, 0: none yet; the last one stands for what is in no layer
+    double scale; int64_t skipped;     // F16: of the loss, now (else 0); steps without an update, in all
 } snd_train_point;
 
 typedef struct snd_train_opts {
@@ -177,6 +183,7 @@ typedef struct snd_train_result {
     snd_train_state state;
     double loss;                       // of the last step
     double seconds, tokens_per_s, step_sec;    // in all; median of a step without validation and checkpoints
+    double scale; int64_t skipped;     // as of a point
 } snd_train_result;
 
 /// Trains to the last step. metrics.jsonl in dir gets a line per step; checkpoints as save_every says, at the end, and when

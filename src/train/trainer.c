@@ -73,16 +73,19 @@ static sonde_status set_up(snd_trainer *t) {
     SND_TRY(check_rows(t));
     SND_TRY(open_batches(t));
     const int n = snd_batches_shapes(t->batches, &shapes);
+    SND_TRY(snd_scale_start(t));
     SND_TRY(snd_nets_make(t, shapes, n));
     SND_TRY(start_nets(t));
     SND_TRY(snd_weights_make(t));
+    if (t->stored) SND_TRY(snd_halves_make(t));
     return t->watches ? snd_layers_make(t) : SONDE_OK;
 }
 
 void snd_trainer_type(snd_trainer *t) {
-    if (t->o.dtype != SND_BF16) return;
-    t->o.dtype = SND_F32;
-    t->products = SND_BF16;
+    if (t->o.dtype == SND_BF16) t->products = SND_BF16;
+    if (t->o.dtype == SND_F16) t->stored = SND_F16;
+    if (t->products || t->stored) t->o.dtype = SND_F32;
+    t->scale = 1;
 }
 
 sonde_status snd_trainer_create(const snd_spec *spec, const snd_train_settings *settings, const snd_set *set,
@@ -116,6 +119,7 @@ void snd_trainer_destroy(snd_trainer *t) {
         if (t->watches && t->watches != t->nets) snd_exec_destroy(t->watches[i].x);
     }
     snd_source_close(&t->source);
+    snd_free(t->half_slab);
     snd_free(t->moments);
     snd_free(t->average);
     snd_free(t->sums);
@@ -185,11 +189,14 @@ sonde_status snd_trainer_step(snd_trainer *t, snd_step *out) {
     SND_TRY(gradients(t, watch, &net, &loss));
     const double norm = snd_weights_norm(t, net), lr = snd_train_lr(&t->s, t->step + 1);
     const double scale = t->s.clip > 0 && norm > t->s.clip ? t->s.clip / norm : 1;
-    if (isfinite(loss) && isfinite(norm)) {
+    const bool finite = isfinite(loss) && isfinite(norm);
+    const double loss_scale = t->scale;
+    if (finite) {
         snd_weights_update(t, net, lr, scale, watch);
         t->step++;
         if (watch) snd_layers_weigh(t);
     }
+    const bool skipped = snd_scale_step(t, finite);
     *out = (snd_step){.step = t->step,
                       .loss = loss,
                       .lr = lr,
@@ -197,7 +204,10 @@ sonde_status snd_trainer_step(snd_trainer *t, snd_step *out) {
                       .targets = t->batch.asked_all,
                       .seconds = snd_now() - start,
                       .layers = watch ? t->layers : NULL,
-                      .n_layers = watch ? t->n_layers : 0};
+                      .n_layers = watch ? t->n_layers : 0,
+                      .scale = t->stored ? loss_scale : 0,
+                      .lost = t->stored ? snd_exec_lost(net->x) : 0,
+                      .skipped = skipped};
     return SONDE_OK;
 }
 
@@ -244,7 +254,8 @@ sonde_status snd_trainer_eval(snd_trainer *t, snd_split split, int64_t batches, 
 sonde_status snd_trainer_step_on(snd_trainer *t, const snd_batch *b, snd_step *out) {
     snd_batches_give(t->batches, b);
     const sonde_status s = snd_trainer_step(t, out);
-    if (s != SONDE_OK || (isfinite(out->loss) && isfinite(out->grad_norm))) snd_batches_give(t->batches, NULL);
+    const bool stands = s == SONDE_OK && !out->skipped && !(isfinite(out->loss) && isfinite(out->grad_norm));
+    if (!stands) snd_batches_give(t->batches, NULL); // else it may be asked where that began
     return s;
 }
 

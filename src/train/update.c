@@ -69,6 +69,7 @@ void snd_weights_measure(snd_trainer *t) {
     t->moment_bytes = one * (size_t)t->opt->moments;
     t->average_bytes = t->s.ema > 0 ? one : 0;
     t->sum_bytes = t->s.accumulate > 1 ? one : 0;
+    t->half_bytes = t->stored ? one : 0;
 }
 
 static void *take(char *slab, size_t *at, size_t bytes) {
@@ -119,10 +120,10 @@ void snd_weights_collect(snd_trainer *t, const snd_net *n, bool first) {
 }
 
 // Where the gradient of a weight is, and what it is to be multiplied by.
-static const void *gradient(const snd_net *n, const snd_weight *w, double *factor) {
+static const void *gradient(const snd_net *n, const snd_weight *w, double scale, double *factor) {
     int32_t e = 0;
     const void *g = w->sum ? w->sum : snd_exec_raw(n->x, n->grad[w->param], &e);
-    *factor = snd_pow2(e);
+    *factor = snd_pow2(e) / scale;
     return g;
 }
 
@@ -130,7 +131,7 @@ double snd_weights_norm(snd_trainer *t, const snd_net *n) {
     double sum = 0, factor;
     for (int i = 0; i < t->n_weights; i++) {
         snd_weight *w = &t->weights[i];
-        const void *g = gradient(n, w, &factor);
+        const void *g = gradient(n, w, t->scale, &factor);
         w->gsq = factor * factor * snd_k_sumsq(t->o.threads, t->o.dtype, w->n, g);
         sum += w->gsq;
     }
@@ -143,11 +144,11 @@ void snd_weights_update(snd_trainer *t, const snd_net *n, double lr, double scal
                      .beta1 = t->s.beta1,
                      .beta2 = t->s.beta2,
                      .eps = t->s.opt_eps,
-                     .step = t->step + 1};
+                     .step = t->step - t->skipped + 1};
     for (int i = 0; i < t->n_weights; i++) {
         snd_weight *w = &t->weights[i];
         double factor, sums[2];
-        const void *g = gradient(n, w, &factor);
+        const void *g = gradient(n, w, t->scale, &factor);
         k.decay = w->decay;
         k.toward = w->toward;
         k.scale = scale * factor;

@@ -42,6 +42,7 @@ struct snd_watcher {
     double classes, unigram; // ln(classes); entropy of the tokens' frequencies, NaN: not known
     double first, recent[RECENT];
     int64_t n;
+    double lost[RECENT]; // shares of gradients that f16 made 0
     usual norm;
     int near_unigram; // validations in a row
     layer_watch *layers;
@@ -59,6 +60,14 @@ static const char *const REMEDY[RULES] = {
     [NONFINITE] =
         "a lower lr, a longer warm-up, clip=1; a wiring that keeps the stream's size (pre, deepnorm) where a stream "
         "grew over the layers",
+    [SCALE_COLLAPSE] =
+        "train in bf16 or f32; or keep what overflowed small: a norm before each branch (wiring=pre), smaller weights, "
+        "qk_norm for attention's scores",
+    [F16_OVERFLOW] =
+        "train in bf16 or f32; or keep that value small: a norm before each branch (wiring=pre), smaller weights, "
+        "qk_norm for attention's scores",
+    [F16_GRADIENT] = "nothing to do when it stays at the first few steps; else a lower lr, clip=1",
+    [F16_UNDERFLOW] = "a larger --loss-scale, or dynamic; train in bf16 or f32",
     [DIVERGED] = "a lower lr, a longer warm-up, clip=1",
     [PLATEAU] =
         "another wiring or depth: attention may see tokens that have become alike (sonde measure shows tokcos); a "
@@ -181,21 +190,54 @@ sonde_status snd_watcher_make(snd_trainer *t, double first_loss, snd_watcher **o
 }
 
 // Where the step's numbers stopped being finite.
-static sonde_status name_nonfinite(snd_watcher *w, snd_trainer *t) {
+static sonde_status say_nonfinite(snd_watcher *w, snd_trainer *t, rule r, const char *why_then, const char **out) {
     const char *where, *text;
+    const long long step = (long long)t->failed_step + 1;
     SND_TRY(snd_trainer_find_nonfinite(t, w->arena, &where, &text));
-    const char *step = snd_arena_printf(w->arena, "%s, step %lld", where, (long long)t->step + 1);
-    const char *why = snd_arena_printf(w->arena, "in step %lld %s", (long long)t->step + 1, text);
-    if (!step || !why) return SONDE_ENOMEM;
-    find(w, NONFINITE, step, NAN, NAN, why);
+    const char *place = snd_arena_printf(w->arena, "%s, step %lld", where, step);
+    const char *why = snd_arena_printf(w->arena, "in step %lld %s%s", step, text, why_then);
+    if (!place || !why) return SONDE_ENOMEM;
+    const double limit = r == NONFINITE ? NAN : ROWS[r].threshold;
+    find(w, r, place, r == SCALE_COLLAPSE ? t->scale : NAN, limit, why);
+    *out = why;
+    return SONDE_OK;
+}
+
+static sonde_status name_nonfinite(snd_watcher *w, snd_trainer *t) {
+    const char *why;
+    const rule r = t->dynamic ? SCALE_COLLAPSE : NONFINITE;
+    SND_TRY(say_nonfinite(w, t, r, t->dynamic ? ", and the loss scale has fallen to 1 already" : "", &why));
     SND_FAIL(SONDE_EDIVERGED, "%s", why);
 }
 
+// The first of either kind is looked for; a loss that is not finite says that the forward pass had it.
+static sonde_status look_at_skipped(snd_watcher *w, snd_trainer *t, const snd_step *s) {
+    const char *why;
+    const rule r = isfinite(s->loss) ? F16_GRADIENT : F16_OVERFLOW;
+    if (w->found[r].found) return SONDE_OK;
+    return say_nonfinite(w, t, r, ", beyond 65504 in f16; the step is skipped and the loss scale halved", &why);
+}
+
+static void look_at_lost(snd_watcher *w, const snd_step *s) {
+    double mean = 0;
+    char a[40], b[40];
+    w->lost[(w->n - 1) % RECENT] = s->lost; // as w->recent, which has this step already
+    for (int i = 0; i < RECENT; i++) mean += w->lost[i] / RECENT;
+    if (w->n < RECENT || !(mean > ROWS[F16_UNDERFLOW].threshold) || w->found[F16_UNDERFLOW].found) return;
+    find(w, F16_UNDERFLOW, snd_arena_printf(w->arena, "step %lld", (long long)s->step), mean,
+         ROWS[F16_UNDERFLOW].threshold,
+         snd_arena_printf(w->arena,
+                          "%s %% of the backward pass's numbers are too small for f16 with a loss scale of %s",
+                          num(a, 100 * mean), num(b, s->scale)));
+}
+
 sonde_status snd_watcher_step(snd_watcher *w, snd_trainer *t, const snd_step *s) {
+    if (s->skipped) return look_at_skipped(w, t, s);
     if (isnan(w->first)) look_at_first(w, s->loss);
     if (!isfinite(s->loss) || !isfinite(s->grad_norm)) return name_nonfinite(w, t);
     w->recent[w->n++ % RECENT] = s->loss;
     look_at_norm(w, s);
+    look_at_lost(w, s);
     for (int i = 0; i < s->n_layers && s->step > t->s.warmup; i++) look_at_layer(w, s, i);
     SND_FAIL_IF(has_diverged(w, s->step), SONDE_EDIVERGED, "step %lld: %s", (long long)s->step, w->found[DIVERGED].why);
     return SONDE_OK;
