@@ -13,8 +13,9 @@ typedef void snd_kt_bf16_pack(bool along, bool down, int64_t n, int64_t kn, cons
 /// The product of packed operands in squares of SND_BF16_LINES, those of one column of squares together: sums = (add ? sums :
 /// 0) + a b.
 typedef void snd_kt_bf16_block(int64_t m, int64_t n, int64_t kn, const uint32_t *a, const uint32_t *b, bool add, float *sums);
-/// C [m, n] = alpha sums + beta C; stream: C leaves the caches.
-typedef void snd_kt_bf16_put(int64_t m, int64_t n, bool stream, const float *sums, float alpha, float beta, float *C, int64_t ldc);
+/// C [m, n] = alpha sums + beta C, the squares of a column `down` apart and those of a row `apart`; stream: C leaves the caches.
+typedef void snd_kt_bf16_put(int64_t m, int64_t n, int64_t down, int64_t apart, bool stream, const float *sums, float alpha,
+                             float beta, float *C, int64_t ldc);
 
 #define SND_BF16_WAY(way)                                                                                              \
     snd_kt_bf16_pack snd_k_bf16_pack_##way;                                                                            \
@@ -26,5 +27,22 @@ SND_BF16_WAY(avx512)
 SND_BF16_WAY(avx512bf16)
 SND_BF16_WAY(amx)
 #undef SND_BF16_WAY
+
+enum { SND_BF16X3_DEPTH = 128, SND_BF16X3_ROWS = 512, SND_BF16X3_COLS = 512 }; // of a block of k; of a tile at most
+
+/// A tile of a product of operands that are taken apart: m x n of C, all of K > 0. op(A) is [m, K], stored [K, m] where ta;
+/// op(B) is [K, n], stored [n, K] where tb.
+typedef struct snd_bf16x3_tile {
+    bool ta, tb;
+    int64_t m, n, K, lda, ldb;
+    const float *A, *B;
+} snd_bf16x3_tile;
+/// Bits of magnitudes, cut off to 16: the largest, and the least of the largest of each line that is not zero (else all ones).
+typedef struct snd_bf16_range {
+    uint32_t most, least;
+} snd_bf16_range;
+/// sums = op(A) op(B) in squares of SND_BF16_LINES, those of one row of squares together.
+typedef void snd_kt_bf16x3_tile(const snd_bf16x3_tile *t, float *sums, snd_bf16_range *of_a, snd_bf16_range *of_b);
+snd_kt_bf16x3_tile snd_k_bf16_tile_x3_base, snd_k_bf16_tile_x3_amx;
 
 #endif

@@ -4,7 +4,7 @@
 //   rows.h      their signatures                      rows_base.c, rows_avx2.c, rows_avx512.c; table.c picks
 //   maths.h     elementary functions       gemm.c     the matrix product's grid and the libraries behind it
 //                                          half.c     rounding to f16 in place
-//                                          bf16.c     products of operands rounded to bf16, bf16_*.c its ways
+//                                          bf16.c     products by bf16 numbers: of operands rounded, or taken apart in three
 // Reductions use fixed trees over fixed blocks: the same bits for any number of threads.
 #ifndef SND_KERNELS_H
 #define SND_KERNELS_H

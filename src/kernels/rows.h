@@ -214,7 +214,7 @@ void snd_k_stream_from(int64_t bytes);
 /// Test hook: use at most this instruction set (SND_ISA_NONE: the best).
 void snd_k_limit_isa(snd_isa isa);
 /// Test hook: the best kind of matrix product allowed (NONE: the best there is).
-typedef enum snd_kgemm { SND_KGEMM_NONE, SND_KGEMM_OWN, SND_KGEMM_OPENBLAS, SND_KGEMM_ONEDNN } snd_kgemm;
+typedef enum snd_kgemm { SND_KGEMM_NONE, SND_KGEMM_OWN, SND_KGEMM_OPENBLAS, SND_KGEMM_ONEDNN, SND_KGEMM_BF16X3 } snd_kgemm;
 void snd_k_limit_gemm(snd_kgemm g);
 
 // Ways of a product of bf16 operands, each needing more of the processor than the one before. The first three multiply in f32.
@@ -224,6 +224,12 @@ typedef enum snd_kbf16 {
 snd_kbf16 snd_k_bf16_best(void);
 /// Test hook: the best way allowed (NONE: the best there is).
 void snd_k_limit_bf16(snd_kbf16 w);
+
+/// snd_k_gemm in f32 by operands taken apart in three bf16 numbers each (bf16.inc), K > 0. Fast only
+/// where there are tiles.
+bool snd_k_bf16x3_is_fast(void);
+void snd_k_gemm_bf16x3(int th, bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const float *A, int64_t lda,
+                       const float *B, int64_t ldb, double beta, float *C, int64_t ldc);
 
 // ---- cutting work --------------------------------------------------------------------------------------------------
 // At most SND_MAX_TASKS tasks of at least `grain` elements or rows; a function of the shape only.
