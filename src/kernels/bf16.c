@@ -102,15 +102,19 @@ static void tile_task(void *ctx, int64_t t) {
 
 // ---- the grid -------------------------------------------------------------------------------------------------------
 
+static void cut(job *j, int64_t down, int64_t over) {
+    j->rows = ceil_div(ceil_div(j->M, down), LINES) * LINES;
+    j->cols = ceil_div(ceil_div(j->N, over), LINES) * LINES;
+    j->across = ceil_div(j->N, j->cols);
+}
+
 // Where there would be few tiles they are made narrower, so that two or four threads find equal shares.
-static void choose_grid(job *j, int64_t rows, int64_t cols) {
-    int64_t down = ceil_div(j->M, rows), over = ceil_div(j->N, cols);
+static void choose_grid(job *j) {
+    int64_t down = ceil_div(j->M, ROWS), over = ceil_div(j->N, COLS);
     const int64_t narrow = ceil_div(j->N, 64);
     if (down * over < 16)
         while (over < narrow && (down * over < 4 || down * over % 4)) over++;
-    j->rows = ceil_div(ceil_div(j->M, down), SND_BF16_LINES) * SND_BF16_LINES;
-    j->cols = ceil_div(ceil_div(j->N, over), SND_BF16_LINES) * SND_BF16_LINES;
-    j->across = ceil_div(j->N, j->cols);
+    cut(j, down, over);
 }
 
 size_t snd_k_gemm_bf16_scratch(int64_t M, int64_t K) {
@@ -138,7 +142,7 @@ void snd_k_gemm_bf16(int th, bool ta, bool tb, int64_t M, int64_t N, int64_t K, 
              .B = B,
              .C = C,
              .packed = scratch};
-    choose_grid(&j, ROWS, COLS);
+    choose_grid(&j);
     const int threads = M * N * K < 1 << 18 ? 1 : th;
     snd_parallel(threads, ceil_div(j.K, SND_BF16_DEPTH) * ceil_div(j.strips, TOGETHER), pack_task, &j);
     snd_parallel(threads, ceil_div(M, j.rows) * j.across, tile_task, &j);
@@ -185,6 +189,20 @@ static void apart_task(void *ctx, int64_t t) {
     (j->ta, j->tb, tile.m, tile.n, j->K, j->alpha, tile.A, j->lda, tile.B, j->ldb, j->beta, C, j->ldc, NULL);
 }
 
+// Both operands are packed for every tile: the squarer it is, the less.
+static void choose_square_grid(job *j) {
+    int64_t down = ceil_div(j->M, SND_BF16X3_ROWS), over = ceil_div(j->N, SND_BF16X3_COLS);
+    while (down * over < 4 || (down * over < 16 && down * over % 2)) {
+        const int64_t rows = ceil_div(j->M, down), cols = ceil_div(j->N, over);
+        if (rows <= 64 && cols <= 64) break;
+        if (rows > cols)
+            down++;
+        else
+            over++;
+    }
+    cut(j, down, over);
+}
+
 void snd_k_gemm_bf16x3(int th, bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const float *A,
                        int64_t lda, const float *B, int64_t ldb, double beta, float *C, int64_t ldc) {
     assert(lda >= (ta ? M : K) && ldb >= (tb ? K : N) && ldc >= N);
@@ -204,6 +222,6 @@ void snd_k_gemm_bf16x3(int th, bool ta, bool tb, int64_t M, int64_t N, int64_t K
              .A = A,
              .B = B,
              .C = C};
-    choose_grid(&j, SND_BF16X3_ROWS, SND_BF16X3_COLS);
+    choose_square_grid(&j);
     snd_parallel(M * N * K < 1 << 18 ? 1 : th, ceil_div(M, j.rows) * j.across, apart_task, &j);
 }
