@@ -26,9 +26,12 @@ static void count_uses(fuser *f, const snd_id *keep, int n_keep) {
     for (int i = 0; i < g->n_ends; i++) f->ends[g->ends[i].v] = true;
 }
 
+// Other outputs of the first than the middle value are inputs of the pair itself; fits() has to know them.
 static bool others_are_there(const snd_graph *g, const snd_node *n, int port, int first) {
     for (int k = 0; k < n->n_in; k++) {
-        if (k != port && n->in[k] && snd_g_value(g, n->in[k])->node >= first) return false;
+        const snd_value *v = n->in[k] && k != port ? snd_g_value(g, n->in[k]) : NULL;
+        const bool own = v && v->node == first && n->in[k] != n->in[port];
+        if (v && v->node >= first && !own) return false;
     }
     return true;
 }
@@ -69,7 +72,7 @@ static bool try_row(fuser *f, const snd_fusion *row, int second, int port) {
     const snd_node *b = g->nodes[second];
     const snd_id mid = b->in[port];
     const snd_value *v = mid ? snd_g_value(g, mid) : NULL;
-    if (!v || v->role != SND_R_NODE || v->out_index != 0) return false;
+    if (!v || v->role != SND_R_NODE || v->out_index != row->out) return false;
     const snd_node *a = g->nodes[v->node];
     if (a->op != row->first || b->op != row->second) return false;
     if (row->late ? a->n_out != 1 : !others_are_there(g, b, port, v->node)) return false;

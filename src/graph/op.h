@@ -70,8 +70,9 @@ snd_id snd_g_sum_values(snd_graph *g, snd_id a, snd_id b);
 // A rewrite of two nodes, `first` feeding `second`, into one. Rows: ops/fusions.def; driver: fuse.c.
 typedef struct snd_fusion {
     const char *name;
-    int first, second, fused;    // ops; `second` reads output 0 of `first`
-    /// Does the pattern fit (given that the ops match and second->in[port] is first's output)?
+    int first, second, fused;    // ops
+    int out;                     // the output of `first` that `second` reads: the middle value
+    /// Does the pattern fit (given that the ops match and second->in[port] is first's output `out`)?
     bool (*fits)(const snd_graph *g, const snd_node *first, const snd_node *second, int port);
     /// Fills inputs (room for 8), attributes and outputs of the fused node. Output ids are those of the two nodes.
     void (*merge)(const snd_graph *g, const snd_node *first, const snd_node *second, int port, snd_node *fused);

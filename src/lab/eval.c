@@ -31,7 +31,7 @@ static sonde_status make_graph(job *j, const snd_build *b, bool scores) {
                 "this wiring reads c, a vector per example that the data does not bring");
     j->scores = scores && !snd_g_many(j->m->g, j->m->logits) ? j->m->logits : 0;
     const bool logits = j->scores != 0;
-    j->loss = logits ? j->m->loss : snd_g_loss_in_pieces(j->m->g, j->m->loss);
+    j->loss = logits ? j->m->loss : snd_g_loss_in_pieces(j->m->g, j->m->loss, false);
     const snd_id keep[2] = {j->loss, j->scores};
     (void)snd_g_fuse(j->m->g, keep, logits ? 2 : 1);
     SND_TRY(snd_plan_make(j->arena, j->m->g, keep, logits ? 2 : 1, &plan));

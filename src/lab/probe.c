@@ -256,7 +256,7 @@ static sonde_status add_exit_gradients(maker *k, int exit, wanted *w, snd_id *wr
     const snd_exit *e = &p->m->exits[exit];
     const int n = list_wanted(k, exit, w);
     for (int i = 0; i < n; i++) wrt[i] = w[i].v;
-    const snd_id y = p->o.loss ? snd_g_loss_in_pieces(k->g, e->loss) : e->out_x;
+    const snd_id y = p->o.loss ? snd_g_loss_in_pieces(k->g, e->loss, false) : e->out_x;
     const snd_id dy = p->o.loss ? snd_g_const(k->g, snd_g_value(k->g, e->loss)->shape, 1) : p->dy;
     snd_g_grad(k->g, &y, &dy, 1, wrt, n, grad);
     const int ex = p->o.sparse || p->m->n_exits > 1 ? exit : -1;

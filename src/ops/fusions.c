@@ -1,5 +1,5 @@
 // The rows of fusions.def: when a pair fits and what the fused node is. Fused and unfused give the same bits,
-// but for sums of statistics that are taken in pieces.
+// but for sums of statistics that are taken in pieces and for a head's gradients, which are summed in other pieces.
 #include "ops/ops_impl.h"
 
 #include <string.h>
@@ -113,6 +113,27 @@ static void loss_stat_merge(const snd_graph *g, const snd_node *first, const snd
     fused->n_out = first->n_out;
 }
 
+// ---- the loss of a head and its gradients -----------------------------------------------------------------------------
+
+// Where that is wanted, and nobody has changed the backward pass.
+static bool loss_once_fits(const snd_graph *g, const snd_node *first, const snd_node *second, int port) {
+    (void)g;
+    return first->attr.i[1] && port == 4 && second->in[5] == first->out[2] &&
+           !memcmp(first->in, second->in, 3 * sizeof(snd_id));
+}
+
+static void loss_once_merge(const snd_graph *g, const snd_node *first, const snd_node *second, int port,
+                            snd_node *fused) {
+    (void)g;
+    (void)port;
+    memcpy(fused->in, second->in, 4 * sizeof(snd_id));
+    fused->n_in = 4;
+    fused->attr = second->attr;
+    memcpy(fused->out, first->out, 3 * sizeof(snd_id));
+    memcpy(fused->out + 3, second->out, (size_t)second->n_out * sizeof(snd_id));
+    fused->n_out = 3 + second->n_out;
+}
+
 // ---- batch norm followed by a relu, and their backward ----------------------------------------------------------------
 
 // Bits of a block of columns must be whole words.
@@ -197,11 +218,12 @@ static void table_sum_merge(const snd_graph *g, const snd_node *first, const snd
 }
 
 static const snd_fusion rows[] = {
-#define SND_FUSION_ROW(row, a, b, ab, stays, later)                                                                    \
+#define SND_FUSION_ROW(row, a, b, ab, output, stays, later)                                                            \
     {.name = #row,                                                                                                     \
      .first = SND_OP_##a,                                                                                              \
      .second = SND_OP_##b,                                                                                             \
      .fused = SND_OP_##ab,                                                                                             \
+     .out = output,                                                                                                    \
      .fits = row##_fits,                                                                                               \
      .merge = row##_merge,                                                                                             \
      .keeps_middle = stays,                                                                                            \

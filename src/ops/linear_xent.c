@@ -4,6 +4,8 @@
 //   dz = dloss/n (exp(z - lse) - onehot);   dx = f dz W;   dW = f dzᵀ x
 // The log-sum grows piece by piece: log(e^a + e^b) = max + log1p(e^(min - max)). Backward makes each piece of z again, so
 // W is read twice in all; dW's piece follows from the same dz, whole or as statistics.
+// Where W and its gradient are in memory anyway, one node does both passes, by pieces of rows: a row's log-sum is there when
+// its logits are, so these are made once.
 #include "ops/ops_impl.h"
 
 #include <math.h>
@@ -255,6 +257,96 @@ const snd_op_info snd_op_linear_xent_bwd_stat = {.name = "linear_xent_bwd_stat",
                                                  .pieces = pieces,
                                                  .cost = cost};
 
+// ---- both at once, made by fusion: in x, W, targets, dloss; out loss, lse, rows that count, the wanted ones of dW, dx ----
+
+// Of a piece, with half a huge matrix' logits at most (128 MiB in f32), pieces of equal size.
+static int64_t once_rows(const snd_graph *g, const snd_node *n) {
+    int64_t R, k;
+    snd_rows(snd_shape_of(g, n->in[0]), &R, &k);
+    const int64_t most = snd_huge_elements() / 2 / snd_shape_of(g, n->in[1]).dim[0];
+    const int64_t pieces = most > 0 ? (R + most - 1) / most : R;
+    return (R + pieces - 1) / pieces;
+}
+
+static size_t once_scratch(const snd_graph *g, const snd_node *n) {
+    int64_t R, k;
+    snd_rows(snd_shape_of(g, n->in[0]), &R, &k);
+    const int64_t V = snd_shape_of(g, n->in[1]).dim[0], step = once_rows(g, n);
+    const size_t logits = snd_product_scratch(g, step, k), dw = snd_product_scratch(g, V, step),
+                 dx = snd_product_scratch(g, step, V), most = dw > dx ? dw : dx;
+    return matrix_bytes(g, step, V) + (logits > most ? logits : most);
+}
+
+static sonde_status once_shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_dtype *dtype) {
+    const int want = (int)n->attr.i[0];
+    SND_TRY(shape(g, n, out, dtype));
+    if (want & WANT_DW) out[n->n_out++] = snd_shape_of(g, n->in[1]);
+    if (want & WANT_DX) out[n->n_out++] = snd_shape_of(g, n->in[0]);
+    return SONDE_OK;
+}
+
+static int64_t rows_that_count(const int64_t *target, int64_t R) {
+    int64_t n = 0;
+    for (int64_t i = 0; i < R; i++) n += target[i] != SND_IGNORED;
+    return n;
+}
+
+static void *row(const snd_oprun *r, const snd_rv *v, int64_t i) {
+    return (char *)v->p + (size_t)i * snd_dtype_size(r->t);
+}
+
+// No kernel sees a target that does not exist.
+static void all_nan(const snd_oprun *r, int64_t R, int64_t V, int64_t k) {
+    const double nan = NAN;
+    for (int64_t i = 0; i < R; i++) ((double *)snd_out(r, 1)->p)[i] = nan;
+    snd_out_store(r, 0, &nan, 1);
+    for (int o = 3; o < r->n->n_out; o++) {
+        const int64_t n = o == 3 && r->n->attr.i[0] & WANT_DW ? V * k : R * k;
+        snd_k_fill_const(r->threads, r->t, n, nan, snd_out(r, o)->p);
+        snd_out_done(r, o, 0, nan);
+    }
+}
+
+static void run_once(snd_oprun *r) {
+    int64_t R, k;
+    snd_rows(snd_in_shape(r, 0), &R, &k);
+    const int64_t V = snd_in_shape(r, 1).dim[0], step = once_rows(r->g, r->n), *target = snd_in(r, 2)->p;
+    const snd_rv *x = snd_in(r, 0), *w = snd_in(r, 1);
+    const bool want_dw = r->n->attr.i[0] & WANT_DW, want_dx = r->n->attr.i[0] & WANT_DX;
+    const double f = r->n->attr.f[0], scale = f * snd_logit_factor(r->t, x->e + w->e);
+    const double dloss = snd_load(r->t, snd_in(r, 3)->p, 0);
+    const int k_dw = 3, k_dx = want_dw ? 4 : 3;
+    char *z = r->scratch, *product = z + matrix_bytes(r->g, step, V);
+    double *lse = snd_out(r, 1)->p, loss = 0;
+    const int64_t used = rows_that_count(target, R);
+    *(double *)snd_out(r, 2)->p = (double)used;
+    if (!snd_targets_exist(target, R, V)) {
+        all_nan(r, R, V, k);
+        return;
+    }
+    for (int64_t i = 0; i < R; i += step) {
+        const int64_t m = R - i < step ? R - i : step;
+        const void *xi = row(r, x, i * k);
+        int64_t here;
+        snd_product(r, false, true, m, V, k, 1, xi, k, w->p, k, 0, z, V, product);
+        const double mean =
+            snd_k_xent_fwd(r->threads, r->t, m, V, scale, 0, z, target + i, SND_IGNORED, lse + i, &here);
+        if (here) loss += mean * (double)here;
+        snd_k_xent_bwd(r->threads, r->t, m, V, scale, 0, z, target + i, SND_IGNORED, lse + i, used, dloss / scale, z);
+        if (want_dw) snd_product(r, true, false, V, k, m, f, z, V, xi, k, i > 0, snd_out(r, k_dw)->p, k, product);
+        if (want_dx)
+            snd_product(r, false, false, m, k, V, f, z, V, w->p, k, 0, row(r, snd_out(r, k_dx), i * k), k, product);
+    }
+    loss = used ? loss / (double)used : NAN;
+    snd_out_store(r, 0, &loss, 1);
+    const int64_t e = snd_in(r, 3)->e;
+    if (want_dw) snd_out_done(r, k_dw, e + x->e, -1);
+    if (want_dx) snd_out_done(r, k_dx, e + w->e, -1);
+}
+
+const snd_op_info snd_op_linear_xent_once = {
+    .name = "linear_xent_once", .shape = once_shape, .run = run_once, .scratch = once_scratch, .cost = cost};
+
 // ---- building -------------------------------------------------------------------------------------------------------
 
 // The node of `op` that makes v, or NULL.
@@ -267,12 +359,12 @@ bool snd_g_many(const snd_graph *g, snd_id v) {
     return v && snd_is_huge(SND_SHAPE(1, snd_shape_size(snd_shape_of(g, v))));
 }
 
-snd_id snd_g_loss_in_pieces(snd_graph *g, snd_id loss) {
+snd_id snd_g_loss_in_pieces(snd_graph *g, snd_id loss, bool once) {
     const snd_node *xent = maker(g, loss, SND_OP_XENT);
     if (!xent || xent->attr.f[0] != 0 || !snd_g_many(g, xent->in[0])) return loss;
     const snd_node *scale = maker(g, xent->in[0], SND_OP_AFFINE);
     const snd_node *map = maker(g, scale ? scale->in[0] : xent->in[0], SND_OP_LINEAR);
     if (!map || map->n_in != 2 || (scale && scale->attr.f[1] != 0)) return loss;
-    const snd_attr a = {.f = {scale ? scale->attr.f[0] : 1}};
+    const snd_attr a = {.f = {scale ? scale->attr.f[0] : 1}, .i = {0, once}};
     return snd_g_op(g, SND_OP_LINEAR_XENT, (snd_id[]){map->in[0], map->in[1], xent->in[1]}, 3, &a, NULL);
 }

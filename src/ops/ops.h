@@ -155,7 +155,9 @@ snd_id snd_g_attention_stats_of(snd_graph *g, int32_t node);
 bool snd_g_many(const snd_graph *g, snd_id v);
 /// The same loss without its logits when these are so many and a linear map's (or a multiple of one): W is read and the
 /// classes are worked through in pieces. Else, and where labels are smoothed, `loss` itself.
-snd_id snd_g_loss_in_pieces(snd_graph *g, snd_id loss);
+/// once: fusion may make forward and backward pass one node, which makes pieces of the logits but once, by rows; then the
+/// gradients of x and W are kept whole.
+snd_id snd_g_loss_in_pieces(snd_graph *g, snd_id loss, bool once);
 
 // ---- statistics: an f64 vector per value ----------------------------------------------------------------------------
 // True figures from the stored ones s and e = s[SND_ST_EXP]: mean, absmax, absmin times 2^e; q, var, bvar, tokmean, tokdev

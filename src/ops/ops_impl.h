@@ -64,6 +64,7 @@ int64_t snd_piece_rows(snd_dtype t, int64_t rows, int64_t cols);
 size_t snd_piece_bytes(snd_dtype t, int64_t rows, int64_t cols);
 /// Is the matrix so large that its products go piece by piece? By its shape alone.
 bool snd_is_huge(snd_shape s);
+int64_t snd_huge_elements(void);
 /// Rows first .. first+n-1, where they are or written to tmp (room for a piece).
 typedef const void *snd_piece_fn(const snd_oprun *r, int64_t first, int64_t n, void *tmp);
 /// Basic moments (snd_k_moments) of [rows, cols], piece by piece; the others are NaN.

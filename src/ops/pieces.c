@@ -27,9 +27,13 @@ size_t snd_piece_bytes(snd_dtype t, int64_t rows, int64_t cols) {
     return (size_t)(snd_piece_rows(t, rows, cols) * cols) * snd_dtype_size(t);
 }
 
-bool snd_is_huge(snd_shape s) {
+int64_t snd_huge_elements(void) {
     const int64_t limit = atomic_load_explicit(&hook, memory_order_relaxed);
-    return s.nd == 2 && snd_shape_size(s) > (limit ? limit : HUGE_ELEMENTS);
+    return limit ? limit : HUGE_ELEMENTS;
+}
+
+bool snd_is_huge(snd_shape s) {
+    return s.nd == 2 && snd_shape_size(s) > snd_huge_elements();
 }
 
 // The rows of the piece stand after all rows added so far; `first` is the flat index of its first element.

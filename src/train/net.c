@@ -93,7 +93,7 @@ static sonde_status make_plan(snd_trainer *t, snd_net *n) {
 
 // Logits that are to be stored have to be there.
 snd_id snd_net_loss_value(const snd_trainer *t, const snd_model *m) {
-    return t->stored ? m->loss : snd_g_loss_in_pieces(m->g, m->loss);
+    return t->stored ? m->loss : snd_g_loss_in_pieces(m->g, m->loss, true);
 }
 
 sonde_status snd_net_make(snd_trainer *t, snd_batch_shape shape, snd_net_kind kind, snd_net *out) {
