@@ -132,6 +132,33 @@ static void nan_and_inf_travel(void **state) {
         }
 }
 
+// The bias as a sum of its own, and the largest magnitude, of every kind; in the last shape C is streamed past the caches.
+static void bias_and_top(void **state) {
+    (void)state;
+    static const shape shapes[] = {{3, 70, 40}, {130, 259, 67}, {600, 530, 40}, {2100, 4100, 33}};
+    for (int k = 0; k < 5; k++) EACH_TYPE(t)
+    for (unsigned c = 0; c < 4; c++)
+        for (int with = 0; with < 3; with++) { // a bias, none, none and a NaN
+            const shape s = shapes[c];
+            if (c == 3 && (t == SND_F64 || with == 2 || (k != 4 && k != 0))) continue;
+            snd_k_limit_gemm(kinds[k]);
+            arr A = arr_draw(t, s.M * s.K, 0, "A", 1), B = arr_draw(t, s.N * s.K, 0, "B", 1),
+                b = arr_draw(t, s.N, 1, "b", 30), C = arr_make(t, s.M * s.N, 0), W = arr_make(t, s.M * s.N, 0);
+            put(&A, (s.M - 1) * s.K + 3, with == 2 ? NAN : 500); // the last row has the largest numbers
+            snd_k_gemm(2, t, false, true, s.M, s.N, s.K, 1, A.p, s.K, B.p, s.K, 0, W.p, s.N);
+            const double top = snd_k_gemm_bias(2, t, false, true, s.M, s.N, s.K, 1, A.p, s.K, B.p, s.K, 0, C.p, s.N,
+                                               with ? NULL : b.p);
+            double want = 0;
+            for (int64_t i = 0; i < s.M * s.N; i++) {
+                if (!with) put(&W, i, at(&W, i) + at(&b, i % s.N));
+                want = isnan(want) || isnan(at(&W, i)) ? NAN : fmax(want, fabs(at(&W, i)));
+            }
+            assert_true(same_bits(&C, &W));
+            CHECK_SAME(top, want);
+            arr_free(&A), arr_free(&B), arr_free(&b), arr_free(&C), arr_free(&W);
+        }
+}
+
 // ---- f32 operands taken apart in bf16 numbers ------------------------------------------------------------------------
 
 // By plain C, and by tiles where there are any.
@@ -305,6 +332,7 @@ int main(void) {
         cmocka_unit_test_teardown(exact_sums_are_equal, reset_hooks),
         cmocka_unit_test(threads_agree_bitwise),
         cmocka_unit_test_teardown(nan_and_inf_travel, reset_hooks),
+        cmocka_unit_test_teardown(bias_and_top, reset_hooks),
         cmocka_unit_test_teardown(parts_sum_to_the_number, reset_hooks),
         cmocka_unit_test_teardown(taking_apart_loses_nothing, reset_hooks),
         cmocka_unit_test_teardown(out_of_range_is_multiplied_as_ever, reset_hooks),

@@ -22,6 +22,10 @@
 /// multiply-adds. SONDE_ISA=avx512 in the environment does without.
 void snd_k_gemm(int th, snd_dtype t, bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const void *A,
                 int64_t lda, const void *B, int64_t ldb, double beta, void *C, int64_t ldc);
+/// The same plus bias[N] on every row (NULL: none), rounded as a sum of its own. Returns the largest |C|, NaN where there is
+/// one: both are taken from tiles that are still in the cache.
+double snd_k_gemm_bias(int th, snd_dtype t, bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const void *A,
+                       int64_t lda, const void *B, int64_t ldb, double beta, void *C, int64_t ldc, const void *bias);
 const char *snd_k_gemm_name(snd_dtype t);        // "oneDNN 2.6.3", "OpenBLAS 0.3.21", "own"
 
 /// The same in f32 memory with op(A) and op(B) rounded to bf16 (nearest even; NaN and Inf stay, what is subnormal becomes

@@ -59,6 +59,7 @@ typedef struct job {
     double alpha, beta;
     const float *A, *B;
     float *C;
+    snd_gemm_end *end;
     uint32_t *packed; // op(A): all strips of a block of k, blocks in order
 } job;
 
@@ -180,13 +181,18 @@ static void apart_task(void *ctx, int64_t t) {
     snd_bf16_range of_a, of_b;
     const bool fast = snd_k_bf16x3_is_fast();
     (fast ? snd_k_bf16_tile_x3_amx : snd_k_bf16_tile_x3_base)(&tile, sums, &of_a, &of_b);
-    if (in_range(&of_a, &of_b))
-        ways[fast ? SND_KBF16_TILES : SND_KBF16_BASE].put(tile.m, tile.n, ceil_div(tile.n, LINES) * LINES * LINES,
-                                                          LINES * LINES, j->stream, sums, (float)j->alpha,
-                                                          (float)j->beta, C, j->ldc);
-    else // by multiply-adds, then
+    const int64_t strip = ceil_div(tile.n, LINES) * LINES * LINES, strips = ceil_div(tile.m, LINES);
+    const bool away = j->stream && j->alpha == 1 && j->beta == 0; // C leaves the cache: the sums are what is left of it
+    if (!in_range(&of_a, &of_b)) {                                // by multiply-adds, then
         SND_PICK(gemm, SND_F32)
-    (j->ta, j->tb, tile.m, tile.n, j->K, j->alpha, tile.A, j->lda, tile.B, j->ldb, j->beta, C, j->ldc, NULL);
+        (j->ta, j->tb, tile.m, tile.n, j->K, j->alpha, tile.A, j->lda, tile.B, j->ldb, j->beta, C, j->ldc, NULL);
+        snd_k_gemm_end(j->end, SND_F32, c, tile.m, tile.n, C, j->ldc);
+        return;
+    }
+    if (away && j->end) snd_k_gemm_top(j->end, SND_PICK(absmax, SND_F32)(strips * strip, sums));
+    ways[fast ? SND_KBF16_TILES : SND_KBF16_BASE].put(tile.m, tile.n, strip, LINES * LINES, j->stream, sums,
+                                                      (float)j->alpha, (float)j->beta, C, j->ldc);
+    if (!away) snd_k_gemm_end(j->end, SND_F32, c, tile.m, tile.n, C, j->ldc);
 }
 
 // Both operands are packed for every tile: the squarer it is, the less.
@@ -204,13 +210,14 @@ static void choose_square_grid(job *j) {
 }
 
 void snd_k_gemm_bf16x3(int th, bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const float *A,
-                       int64_t lda, const float *B, int64_t ldb, double beta, float *C, int64_t ldc) {
+                       int64_t lda, const float *B, int64_t ldb, double beta, float *C, int64_t ldc,
+                       snd_gemm_end *end) {
     assert(lda >= (ta ? M : K) && ldb >= (tb ? K : N) && ldc >= N);
     if (M <= 0 || N <= 0) return;
     assert(K > 0);
     job j = {.ta = ta,
              .tb = tb,
-             .stream = (double)M * (double)N * sizeof *C >= 32 << 20,
+             .stream = (double)M * (double)N * sizeof *C >= 32 << 20 && !(end && end->bias),
              .M = M,
              .N = N,
              .K = K,
@@ -221,7 +228,8 @@ void snd_k_gemm_bf16x3(int th, bool ta, bool tb, int64_t M, int64_t N, int64_t K
              .beta = beta,
              .A = A,
              .B = B,
-             .C = C};
+             .C = C,
+             .end = end};
     choose_square_grid(&j);
     snd_parallel(M * N * K < 1 << 18 ? 1 : th, ceil_div(M, j.rows) * j.across, apart_task, &j);
 }

@@ -155,6 +155,7 @@ typedef struct gemm_job {
     double alpha, beta;
     const void *A, *B;
     void *C;
+    snd_gemm_end *end; // NULL: nothing
 } gemm_job;
 
 // oneDNN would take all threads of its OpenMP: each of ours tells it, once per call as the setting is the thread's own.
@@ -183,6 +184,17 @@ static const void *columns(const gemm_job *j, int64_t i) {
     return snd_at(j->B, j->tb ? c0 * j->ldb : c0, snd_k_size(j->t));
 }
 
+void snd_k_gemm_top(snd_gemm_end *e, double top) {
+    uint64_t bits, old = atomic_load_explicit(&e->top, memory_order_relaxed);
+    memcpy(&bits, &top, sizeof bits);
+    while (old < bits &&
+           !atomic_compare_exchange_weak_explicit(&e->top, &old, bits, memory_order_relaxed, memory_order_relaxed)) {}
+}
+
+void snd_k_gemm_end(snd_gemm_end *e, snd_dtype t, int64_t col, int64_t m, int64_t n, void *C, int64_t ldc) {
+    if (e) snd_k_gemm_top(e, SND_PICK(finish, t)(m, n, snd_at(e->bias, col, snd_k_size(t)), C, ldc));
+}
+
 // A thread takes tiles in order: the next one will be its own, too.
 static void tile_task(void *ctx, int64_t i) {
     const gemm_job *j = ctx;
@@ -191,11 +203,12 @@ static void tile_task(void *ctx, int64_t i) {
     const int64_t m = j->M - r0 < j->rows ? j->M - r0 : j->rows, n = j->N - c0 < j->cols ? j->N - c0 : j->cols;
     const void *a = snd_at(j->A, j->ta ? r0 : r0 * j->lda, size), *b = columns(j, i);
     void *c = snd_at_mut(j->C, r0 * j->ldc + c0, size);
-    if (j->how == SND_KGEMM_ONEDNN && dnnl_tile(j, m, n, a, b, c)) return;
+    const bool done = j->how == SND_KGEMM_ONEDNN && dnnl_tile(j, m, n, a, b, c);
     if (j->how == SND_KGEMM_OPENBLAS)
         blas_tile(j, m, n, a, b, c);
-    else
+    else if (!done)
         j->own(j->ta, j->tb, m, n, j->K, j->alpha, a, j->lda, b, j->ldb, j->beta, c, j->ldc, columns(j, i + 1));
+    snd_k_gemm_end(j->end, j->t, c0, m, n, c, j->ldc);
 }
 
 // ---- the grid ------------------------------------------------------------------------------------------------------
@@ -257,13 +270,14 @@ static void choose_grid(gemm_job *j) {
     j->across = ceil_div(j->N, j->cols);
 }
 
-void snd_k_gemm(int th, snd_dtype t, bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const void *A,
-                int64_t lda, const void *B, int64_t ldb, double beta, void *C, int64_t ldc) {
+static void gemm(int th, snd_dtype t, bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const void *A,
+                 int64_t lda, const void *B, int64_t ldb, double beta, void *C, int64_t ldc, snd_gemm_end *end) {
     assert(t == SND_F32 || t == SND_F64);
     assert(lda >= (ta ? M : K) && ldb >= (tb ? K : N) && ldc >= N);
     if (M <= 0 || N <= 0) return;
     if (snd_k_few_rows(ta, tb, M, N, K)) {
         snd_k_gemv(th, t, M, N, K, alpha, A, lda, B, ldb, beta, C, ldc);
+        snd_k_gemm_end(end, t, 0, M, N, C, ldc);
         return;
     }
     gemm_job j = {.t = t,
@@ -280,10 +294,11 @@ void snd_k_gemm(int th, snd_dtype t, bool ta, bool tb, int64_t M, int64_t N, int
                   .beta = beta,
                   .A = A,
                   .B = B,
-                  .C = C};
+                  .C = C,
+                  .end = end};
     j.how = choose_kernel(&j);
     if (j.how == SND_KGEMM_BF16X3) {
-        snd_k_gemm_bf16x3(th, ta, tb, M, N, K, alpha, A, lda, B, ldb, beta, C, ldc);
+        snd_k_gemm_bf16x3(th, ta, tb, M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, end);
         return;
     }
     choose_grid(&j);
@@ -293,4 +308,20 @@ void snd_k_gemm(int th, snd_dtype t, bool ta, bool tb, int64_t M, int64_t N, int
     if (hold) hold_signals(&before);
     snd_parallel(M * N * K < 1 << 18 ? 1 : th, tiles, tile_task, &j);
     if (hold) pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+void snd_k_gemm(int th, snd_dtype t, bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const void *A,
+                int64_t lda, const void *B, int64_t ldb, double beta, void *C, int64_t ldc) {
+    gemm(th, t, ta, tb, M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, NULL);
+}
+
+double snd_k_gemm_bias(int th, snd_dtype t, bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha,
+                       const void *A, int64_t lda, const void *B, int64_t ldb, double beta, void *C, int64_t ldc,
+                       const void *bias) {
+    snd_gemm_end end = {.bias = bias};
+    gemm(th, t, ta, tb, M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, &end);
+    const uint64_t bits = atomic_load(&end.top);
+    double top;
+    memcpy(&top, &bits, sizeof top);
+    return top;
 }

@@ -92,6 +92,8 @@ typedef void snd_kt_unit_cols(int64_t rows, int64_t n, int64_t ld, const void *x
 /// Sums over rows of cos(x_r, y_r) and |x_r|/|y_r|.
 typedef void snd_kt_rowcos(int64_t rows, int64_t D, const void *x, const void *y, double *cos, double *ratio);
 typedef double snd_kt_absmax(int64_t n, const void *x);
+/// m rows of n: C += bias, of each column, where there is one. Returns the largest magnitude, NaN where there is one.
+typedef double snd_kt_finish(int64_t m, int64_t n, const void *bias, void *C, int64_t ldc);
 typedef int64_t snd_kt_count_below(int64_t n, const void *x, double limit);
 
 /// See snd_k_gemm; `next`: the B of a call to come, of the same shape, or NULL.
@@ -225,11 +227,18 @@ snd_kbf16 snd_k_bf16_best(void);
 /// Test hook: the best way allowed (NONE: the best there is).
 void snd_k_limit_bf16(snd_kbf16 w);
 
+/// What is left to do with a tile of C while it is in the cache: the bias, and the largest magnitude of all.
+typedef struct snd_gemm_end {
+    const void *bias;     // of each column of C; may be NULL
+    _Atomic uint64_t top; // bits of a double; those of NaN are the largest
+} snd_gemm_end;
 /// snd_k_gemm in f32 by operands taken apart in three bf16 numbers each (bf16.inc), K > 0. Fast only
 /// where there are tiles.
 bool snd_k_bf16x3_is_fast(void);
 void snd_k_gemm_bf16x3(int th, bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const float *A, int64_t lda,
-                       const float *B, int64_t ldb, double beta, float *C, int64_t ldc);
+                       const float *B, int64_t ldb, double beta, float *C, int64_t ldc, snd_gemm_end *end);
+void snd_k_gemm_end(snd_gemm_end *e, snd_dtype t, int64_t col, int64_t m, int64_t n, void *C, int64_t ldc);
+void snd_k_gemm_top(snd_gemm_end *e, double top);
 
 // ---- cutting work --------------------------------------------------------------------------------------------------
 // At most SND_MAX_TASKS tasks of at least `grain` elements or rows; a function of the shape only.

@@ -5,6 +5,7 @@
 // pieces of rows, so that it need not be in memory; a gradient of which only statistics are wanted never is.
 #include "ops/ops_impl.h"
 
+#include <assert.h>
 #include <math.h>
 
 size_t snd_product_scratch(const snd_graph *g, int64_t M, int64_t K) {
@@ -17,6 +18,16 @@ void snd_product(const snd_oprun *r, bool ta, bool tb, int64_t M, int64_t N, int
         snd_k_gemm_bf16(r->threads, ta, tb, M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, scratch);
     else
         snd_k_gemm(r->threads, r->t, ta, tb, M, N, K, alpha, A, lda, B, ldb, beta, C, ldc);
+}
+
+double snd_product_bias(const snd_oprun *r, bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha,
+                        const void *A, int64_t lda, const void *B, int64_t ldb, double beta, void *C, int64_t ldc,
+                        const void *bias, void *scratch) {
+    if (!snd_graph_products(r->g))
+        return snd_k_gemm_bias(r->threads, r->t, ta, tb, M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, bias);
+    assert(!bias);
+    snd_product(r, ta, tb, M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, scratch);
+    return -1;
 }
 
 static sonde_status linear_shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_dtype *dtype) {
@@ -61,18 +72,26 @@ static char *at(const snd_oprun *r, const snd_rv *v, int64_t i) {
     return (char *)v->p + (size_t)i * snd_dtype_size(r->t);
 }
 
+// Of two magnitudes; NaN, and -1 for one that is not known, stay.
+static double larger(double a, double b) {
+    return isnan(a) || a < 0 ? a : !(b <= a) || b < 0 ? b : a;
+}
+
 static void linear_run(snd_oprun *r) {
     int64_t R, k;
     snd_rows(snd_in_shape(r, 0), &R, &k);
     const int64_t n = snd_in_shape(r, 1).dim[0], step = step_of(r->g, r->n->in[1]);
-    snd_rv *x = snd_in(r, 0), *w = snd_in(r, 1), *y = snd_out(r, 0);
+    snd_rv *x = snd_in(r, 0), *w = snd_in(r, 1), *y = snd_out(r, 0), *b = r->n->n_in < 3 ? NULL : snd_in(r, 2);
+    const bool at_once = b && b->e == (int64_t)x->e + w->e && !snd_graph_products(r->g); // the bias on every tile
+    double most = 0;
     for (int64_t i = 0; i < n; i += step) {
         const int64_t m = n - i < step ? n - i : step;
         const void *piece = snd_param_read(r, 1, i * k, m * k, r->scratch);
-        snd_product(r, false, true, R, m, k, 1, x->p, k, piece, k, 0, at(r, y, i), n, behind_piece(r));
+        most = larger(most, snd_product_bias(r, false, true, R, m, k, 1, x->p, k, piece, k, 0, at(r, y, i), n,
+                                             at_once ? at(r, b, i) : NULL, behind_piece(r)));
     }
-    snd_out_done(r, 0, (int64_t)x->e + w->e, -1);
-    if (r->n->n_in < 3) return;
+    snd_out_done(r, 0, (int64_t)x->e + w->e, most);
+    if (!b || at_once) return;
     double a = 1, c = 1;
     const int64_t e = snd_align(r, y, R * n, snd_in(r, 2), n, &a, &c);
     const double amax = snd_k_binary(r->threads, r->t, SND_KBIN_ADD, (int64_t[]){1, R, n}, a, y->p,
@@ -135,13 +154,14 @@ static void dx_run(snd_oprun *r) {
     snd_rows(snd_in_shape(r, 0), &R, &n);
     const int64_t k = snd_in_shape(r, 1).dim[1], step = step_of(r->g, r->n->in[1]);
     const snd_rv *dy = snd_in(r, 0), *w = snd_in(r, 1);
-    for (int64_t i = 0; i < n; i += step) {
+    double most = 0;
+    for (int64_t i = 0; i < n; i += step) { // the last piece's sum is the result
         const int64_t m = n - i < step ? n - i : step;
         const void *piece = snd_param_read(r, 1, i * k, m * k, r->scratch);
-        snd_product(r, false, false, R, k, m, 1, at(r, dy, i), n, piece, k, i > 0, snd_out(r, 0)->p, k,
-                    behind_piece(r));
+        most = snd_product_bias(r, false, false, R, k, m, 1, at(r, dy, i), n, piece, k, i > 0, snd_out(r, 0)->p, k,
+                                NULL, behind_piece(r));
     }
-    snd_out_done(r, 0, (int64_t)dy->e + w->e, -1);
+    snd_out_done(r, 0, (int64_t)dy->e + w->e, most);
 }
 
 // Bilinear in dy and W like the map itself: d(dy) = g Wᵀ, dW = dyᵀ g.
@@ -181,8 +201,9 @@ static void dw_run(snd_oprun *r) {
     snd_rows(snd_in_shape(r, 0), &R, &n);
     snd_rows(snd_in_shape(r, 1), &R, &k);
     const snd_rv *dy = snd_in(r, 0), *x = snd_in(r, 1);
-    snd_product(r, true, false, n, k, R, 1, dy->p, n, x->p, k, 0, snd_out(r, 0)->p, k, r->scratch);
-    snd_out_done(r, 0, (int64_t)dy->e + x->e, -1);
+    const double most =
+        snd_product_bias(r, true, false, n, k, R, 1, dy->p, n, x->p, k, 0, snd_out(r, 0)->p, k, NULL, r->scratch);
+    snd_out_done(r, 0, (int64_t)dy->e + x->e, most);
 }
 
 static size_t dw_scratch(const snd_graph *g, const snd_node *node) {

@@ -317,7 +317,7 @@ static void run_once(snd_oprun *r) {
     const double dloss = snd_load(r->t, snd_in(r, 3)->p, 0);
     const int k_dw = 3, k_dx = want_dw ? 4 : 3;
     char *z = r->scratch, *product = z + matrix_bytes(r->g, step, V);
-    double *lse = snd_out(r, 1)->p, loss = 0;
+    double *lse = snd_out(r, 1)->p, loss = 0, top = 0; // of dW, when all rows are in it
     const int64_t used = rows_that_count(target, R);
     *(double *)snd_out(r, 2)->p = (double)used;
     if (!snd_targets_exist(target, R, V)) {
@@ -333,14 +333,16 @@ static void run_once(snd_oprun *r) {
             snd_k_xent_fwd(r->threads, r->t, m, V, scale, 0, z, target + i, SND_IGNORED, lse + i, &here);
         if (here) loss += mean * (double)here;
         snd_k_xent_bwd(r->threads, r->t, m, V, scale, 0, z, target + i, SND_IGNORED, lse + i, used, dloss / scale, z);
-        if (want_dw) snd_product(r, true, false, V, k, m, f, z, V, xi, k, i > 0, snd_out(r, k_dw)->p, k, product);
+        if (want_dw)
+            top =
+                snd_product_bias(r, true, false, V, k, m, f, z, V, xi, k, i > 0, snd_out(r, k_dw)->p, k, NULL, product);
         if (want_dx)
             snd_product(r, false, false, m, k, V, f, z, V, w->p, k, 0, row(r, snd_out(r, k_dx), i * k), k, product);
     }
     loss = used ? loss / (double)used : NAN;
     snd_out_store(r, 0, &loss, 1);
     const int64_t e = snd_in(r, 3)->e;
-    if (want_dw) snd_out_done(r, k_dw, e + x->e, -1);
+    if (want_dw) snd_out_done(r, k_dw, e + x->e, top);
     if (want_dx) snd_out_done(r, k_dx, e + w->e, -1);
 }
 

@@ -40,6 +40,10 @@ void snd_cost_some(const snd_graph *g, const snd_node *n, double *flops, double 
 size_t snd_product_scratch(const snd_graph *g, int64_t M, int64_t K);
 void snd_product(const snd_oprun *r, bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const void *A,
                  int64_t lda, const void *B, int64_t ldb, double beta, void *C, int64_t ldc, void *scratch);
+/// The same plus a bias (f32 products alone; NULL: none); returns the largest |C|, or -1 where it is not known.
+double snd_product_bias(const snd_oprun *r, bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const void *A,
+                        int64_t lda, const void *B, int64_t ldb, double beta, void *C, int64_t ldc, const void *bias,
+                        void *scratch);
 
 int64_t snd_size_of(const snd_graph *g, snd_id v);
 static inline double snd_load(snd_dtype t, const void *p, int64_t i) {
