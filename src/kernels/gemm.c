@@ -1,7 +1,7 @@
 // Front of the matrix product. C is cut into a grid of tiles that depends on the shape only; a tile is one call of a
 // single-threaded kernel: oneDNN's dnnl_sgemm (f32), OpenBLAS' cblas_*gemm (f64; f32 without oneDNN), our own loop, or
-// where the processor has tiles for bf16, f32 operands taken apart (bf16.c), chosen by shape as measured. So the bits do not depend on the thread count, which neither library promises for its
-// own threading.
+// where the processor has tiles for bf16, f32 operands taken apart (bf16.c), chosen by shape as measured. So the bits do
+// not depend on the thread count, which neither library promises for its own threading.
 // oneDNN's kernels (2.6.3, AVX-512) keep the stack pointer in their packed operands: a signal handler that runs on the
 // stack meanwhile writes its frame into the heap. So signals wait until the product is done.
 // The libraries are opened at the first product that is worth it and never closed; nothing links to them.
