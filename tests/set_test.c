@@ -393,6 +393,7 @@ static void check_pair(const snd_set *d, const snd_batch *x, int64_t r, char *so
     assert_true(m >= 1 && out[m - 1] == eos && in[0] == snd_tokenizer_special(t, SND_SPECIAL_BOS));
     for (int64_t i = 1; i < T; i++) assert_int_equal(in[i], i < m ? out[i - 1] : pad);
     for (int64_t i = m; i < T; i++) assert_int_equal(out[i], -100);
+    assert_int_equal(x->lengths[r], m);
     snd_buf text = {0};
     CHECK_OK(snd_tokenizer_decode(t, src, n, &text));
     snprintf(source, most, "%s", text.s);
@@ -443,7 +444,10 @@ static void pairs_come_by_length_and_all_of_them(void **state) {
         get(b, SND_SPLIT_VALID, i, &x);
         for (int64_t r = 0; r < x.shape.rows; r++) {
             assert_true(x.src_lengths[r] >= 1);
-            if (x.targets[r * x.shape.tokens] == -100) continue;
+            if (x.targets[r * x.shape.tokens] == -100) {
+                assert_int_equal(x.lengths[r], 0);
+                continue;
+            }
             check_pair(d, &x, r, source, sizeof source);
             assert_int_equal(seen[atoi(strrchr(source, ' ') + 1)]++, 0);
             rows++;

@@ -149,6 +149,39 @@ static void steps_are_the_gradient(void **state) {
     sonde_data_destroy(d);
 }
 
+// A step of t goes down the gradient of the loss in training, of which `look`, whose rate is 0, gives central differences.
+static void steps_of_rate_0_tell(sonde_trainer *t, sonde_trainer *look, const sonde_batch *b, const char *const *names,
+                                 int n_names) {
+    sonde_step step;
+    double loss[2], before[64], nudged[64], after[64];
+    for (int k = 0; k < n_names; k++) {
+        const double h = 1e-5;
+        const int nth = k ? 2 : 11;
+        CHECK_OK(sonde_trainer_read(t, names[k], before));
+        for (int i = 0; i < sonde_trainer_parameters(t); i++) { // the same weights in both
+            const char *name;
+            int64_t shape[6];
+            int nd;
+            double w[512];
+            CHECK_OK(sonde_trainer_parameter(t, i, &name, shape, &nd));
+            CHECK_OK(sonde_trainer_read(t, name, w));
+            CHECK_OK(sonde_trainer_write(look, name, w));
+        }
+        memcpy(nudged, before, sizeof nudged);
+        for (int side = 0; side < 2; side++) {
+            nudged[nth] = before[nth] + (side ? h : -h);
+            CHECK_OK(sonde_trainer_write(look, names[k], nudged));
+            CHECK_OK(sonde_trainer_step_on(look, b, &step));
+            loss[side] = step.loss;
+        }
+        CHECK_OK(sonde_trainer_step_on(t, b, &step));
+        CHECK_OK(sonde_trainer_read(t, names[k], after));
+        if (!(fabs(loss[1] - loss[0]) > 1e-10))
+            fail_msg("%s: the loss does not depend on it: %g", names[k], loss[1] - loss[0]);
+        CHECK_CLOSE(before[nth] - after[nth], (loss[1] - loss[0]) / (2 * h), 1e-9);
+    }
+}
+
 // An encoder's batch norm knows the tokens that there are: what stands behind a length is read by nobody, and the step goes
 // down the gradient of the loss in training, which steps of rate 0 tell.
 static void padding_is_no_part_of_a_batch(void **state) {
@@ -174,7 +207,7 @@ static void padding_is_no_part_of_a_batch(void **state) {
     sonde_spec *s = spec_for("pre", keys, 7, d, 0);
     sonde_trainer *t = trainer_of(s, d, PLAIN, N_PLAIN, 1), *look = trainer_of(s, d, still, N_PLAIN, 1);
     sonde_step step;
-    double loss[2], before[64], nudged[64], after[64], mean[8];
+    double mean[8];
     CHECK_OK(sonde_trainer_step_on(look, &b, &step));
     const double start = step.loss;
     CHECK_OK(sonde_trainer_read(look, "encoder.layers.0.A.N1.running_mean", mean));
@@ -197,32 +230,57 @@ static void padding_is_no_part_of_a_batch(void **state) {
     }
     static const char *const names[] = {"encoder.layers.0.A.v.weight", "encoder.layers.0.M.N1.weight",
                                         "encoder.layers.0.M.N1.bias"};
-    for (int k = 0; k < 3; k++) {
-        const double h = 1e-5;
-        const int nth = k ? 2 : 11;
-        CHECK_OK(sonde_trainer_read(t, names[k], before));
-        for (int i = 0; i < sonde_trainer_parameters(t); i++) { // the same weights in both
-            const char *name;
-            int64_t shape[6];
-            int nd;
-            double w[512];
-            CHECK_OK(sonde_trainer_parameter(t, i, &name, shape, &nd));
-            CHECK_OK(sonde_trainer_read(t, name, w));
-            CHECK_OK(sonde_trainer_write(look, name, w));
-        }
-        memcpy(nudged, before, sizeof nudged);
-        for (int side = 0; side < 2; side++) {
-            nudged[nth] = before[nth] + (side ? h : -h);
-            CHECK_OK(sonde_trainer_write(look, names[k], nudged));
-            CHECK_OK(sonde_trainer_step_on(look, &b, &step));
-            loss[side] = step.loss;
-        }
-        CHECK_OK(sonde_trainer_step_on(t, &b, &step));
-        CHECK_OK(sonde_trainer_read(t, names[k], after));
-        if (!(fabs(loss[1] - loss[0]) > 1e-10))
-            fail_msg("%s: the loss does not depend on it: %g", names[k], loss[1] - loss[0]);
-        CHECK_CLOSE(before[nth] - after[nth], (loss[1] - loss[0]) / (2 * h), 1e-9);
+    steps_of_rate_0_tell(t, look, &b, names, 3);
+    sonde_trainer_destroy(t);
+    sonde_trainer_destroy(look);
+    sonde_spec_destroy(s);
+    sonde_data_destroy(d);
+}
+
+// So does a decoder's: what stands behind the last target that is asked for counts in no statistics.
+static void padding_is_no_part_of_a_decoders_batch(void **state) {
+    (void)state;
+    static const char *const keys[] = {
+        "layers=1", "width=8", "heads=2", "vocab=7", "norm=batch", "position=rope", "arch=encoder-decoder"};
+    static const int64_t lengths[4] = {5, 3, 1, 4};
+    int64_t source[20], tokens[20], targets[20];
+    for (int i = 0; i < 20; i++) {
+        source[i] = i * i % 7;
+        tokens[i] = (2 * i + 1) % 7;
+        targets[i] = i % 5 < lengths[i / 5] ? (i + 3) % 7 : -100;
     }
+    targets[1] = -100; // not asked for, yet no padding: more follows
+    const sonde_batch b = {
+        .rows = 4, .n_tokens = 5, .n_src_tokens = 5, .tokens = tokens, .targets = targets, .src_tokens = source};
+    const char *still[N_PLAIN];
+    memcpy(still, PLAIN, sizeof PLAIN);
+    still[1] = "lr=0";
+    sonde_data *d;
+    CHECK_OK(sonde_data_batches(SONDE_TASK_SEQ2SEQ, NULL, 0, &d));
+    sonde_spec *s = spec_for("pre", keys, 7, d, 0);
+    sonde_trainer *t = trainer_of(s, d, PLAIN, N_PLAIN, 1), *look = trainer_of(s, d, still, N_PLAIN, 1);
+    sonde_step step;
+    double mean[8], embed[56];
+    CHECK_OK(sonde_trainer_step_on(look, &b, &step));
+    const double start = step.loss;
+    CHECK_OK(sonde_trainer_read(look, "decoder.layers.0.A.N1.running_mean", mean));
+    CHECK_OK(sonde_trainer_read(look, "embed.token.weight", embed));
+    for (int j = 0; j < 8; j++) {
+        double want = 0;
+        for (int r = 0; r < 4; r++)
+            for (int i = 0; i < lengths[r]; i++) want += 0.1 * embed[tokens[5 * r + i] * 8 + j] / 13;
+        CHECK_CLOSE(mean[j], want, 1e-14);
+    }
+    tokens[8] = (tokens[8] + 1) % 7;   // behind 3
+    tokens[14] = (tokens[14] + 3) % 7; // behind 1
+    CHECK_OK(sonde_trainer_step_on(look, &b, &step));
+    CHECK_CLOSE(step.loss, start, 1e-14);
+    tokens[1] = (tokens[1] + 1) % 7; // where nothing is asked
+    CHECK_OK(sonde_trainer_step_on(look, &b, &step));
+    assert_true(fabs(step.loss - start) > 1e-6);
+    static const char *const names[] = {"decoder.layers.0.A.v.weight", "decoder.layers.0.M.N1.weight",
+                                        "decoder.layers.0.M.N1.bias"};
+    steps_of_rate_0_tell(t, look, &b, names, 3);
     sonde_trainer_destroy(t);
     sonde_trainer_destroy(look);
     sonde_spec_destroy(s);
@@ -641,11 +699,17 @@ static void what_does_not_fit(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_are_the_gradient),   cmocka_unit_test(types_are_those_of_the_command),
-        cmocka_unit_test(parts_make_the_same_step), cmocka_unit_test(padding_is_no_part_of_a_batch),
-        cmocka_unit_test(rows_are_learned),         cmocka_unit_test(checkpoints_go_on),
-        cmocka_unit_test(text_is_gone_on_with),     cmocka_unit_test(tokens_are_as_good_as_text),
-        cmocka_unit_test(a_run_leaves_a_record),    cmocka_unit_test(what_does_not_fit),
+        cmocka_unit_test(steps_are_the_gradient),
+        cmocka_unit_test(types_are_those_of_the_command),
+        cmocka_unit_test(parts_make_the_same_step),
+        cmocka_unit_test(padding_is_no_part_of_a_batch),
+        cmocka_unit_test(padding_is_no_part_of_a_decoders_batch),
+        cmocka_unit_test(rows_are_learned),
+        cmocka_unit_test(checkpoints_go_on),
+        cmocka_unit_test(text_is_gone_on_with),
+        cmocka_unit_test(tokens_are_as_good_as_text),
+        cmocka_unit_test(a_run_leaves_a_record),
+        cmocka_unit_test(what_does_not_fit),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

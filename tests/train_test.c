@@ -672,6 +672,28 @@ static void f16_gradients_are_near(void **state) {
     }
 }
 
+// What the nets read are weights in f16: a change by less than half a digit of theirs is none, one by two digits is.
+static void f16_nets_read_rounded_weights(void **state) {
+    (void)state;
+    job j = open_job(&CASES[0], NULL, NULL);
+    snd_trainer *t = start(&j, SND_F16, 1);
+    double loss[3], accuracy;
+    for (int k = 0; k < 3; k++) {
+        for (int i = 0; i < t->n_weights; i++) {
+            float *w = t->weights[i].w;
+            for (int64_t n = 0; n < t->weights[i].n; n++) {
+                if (k == 0) w[n] = snd_f16_to_f32(snd_f32_to_f16(w[n]));
+                w[n] *= k == 0 ? 1 : k == 1 ? 1 + 0x1p-13f : 1 + 0x1p-9f;
+            }
+        }
+        CHECK_OK(snd_trainer_eval(t, SND_SPLIT_VALID, 0, &loss[k], &accuracy));
+    }
+    CHECK_SAME(loss[1], loss[0]);
+    assert_true(loss[2] != loss[0]);
+    snd_trainer_destroy(t);
+    close_job(&j);
+}
+
 // A step that overflows moves nothing, counts, and halves the scale; so many good ones double it. Adam's first update has the
 // size lr wherever it comes, so the steps that were skipped are no steps of Adam's.
 static void f16_skips_what_overflows(void **state) {
@@ -1281,6 +1303,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(bf16_in_pieces_is_the_same),
         cmocka_unit_test(bf16_learns_as_f32_does),
         cmocka_unit_test(f16_gradients_are_near),
+        cmocka_unit_test(f16_nets_read_rounded_weights),
         cmocka_unit_test(f16_skips_what_overflows),
         cmocka_unit_test(f16_ends_where_no_scale_helps),
         cmocka_unit_test(a_loss_scale_is_for_f16),

@@ -156,6 +156,7 @@ json 'd["schema"] == "sonde.translate/1" and len(d["lines"]) == 3 and all(l["sco
 printf 'AB\n' >short
 try 3 translate mt --source source --reference short; err "as many are needed"
 try 2 generate mt --prompt a; err "translate"
+try 0 eval mt --json --threads 1; cp out one; try 0 eval mt --json --threads 3; cmp -s out one || bad "eval depends on threads"
 try 0 eval mt --json; json 'd["nats"] < d["uniform_entropy"] and d["accuracy"] > 0.5'
 try 0 eval mt; out "given those before it in the reference"
 printf 'ab cß\n' >strange

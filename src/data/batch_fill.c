@@ -38,7 +38,7 @@ static int64_t most_rows(const snd_batches *b) {
 sonde_status snd_batch_make(const snd_batches *b, snd_batch *out) {
     *out = (snd_batch){0};
     const bool class = b->d->task == SND_TASK_CLASS, pairs = b->d->task == SND_TASK_SEQ2SEQ;
-    const int64_t n = largest(b, false), ns = pairs ? largest(b, true) : 0, lengths = pairs ? most_rows(b) : 0;
+    const int64_t n = largest(b, false), ns = pairs ? largest(b, true) : 0, lengths = pairs ? 2 * most_rows(b) : 0;
     const int64_t *sh = b->d->shape, pixels = class ? b->o.rows * sh[0] * sh[1] * sh[2] : 0;
     const size_t longs = (size_t)(2 * n + ns + lengths);
     int64_t *v = snd_malloc(longs * sizeof *v + (size_t)pixels * sizeof(float));
@@ -48,6 +48,7 @@ sonde_status snd_batch_make(const snd_batches *b, snd_batch *out) {
     out->tokens = class ? NULL : v + n;
     out->src_tokens = pairs ? v + 2 * n : NULL;
     out->src_lengths = pairs ? v + 2 * n + ns : NULL;
+    out->lengths = pairs ? out->src_lengths + most_rows(b) : NULL;
     out->x = class ? (float *)(void *)(v + longs) : NULL;
     return SONDE_OK;
 }
@@ -173,6 +174,7 @@ static void fill_pairs(const job *j, const snd_bucket *u) {
         fill_side(j->d, target, p->n_target, found, false, pad, T, j->out->tokens + r * T);
         fill_side(j->d, target, p->n_target, false, found, IGNORED, T, j->out->targets + r * T);
         j->out->src_lengths[r] = p->n_source + 1;
+        j->out->lengths[r] = found ? p->n_target + 1 : 0;
     }
 }
 
@@ -273,6 +275,11 @@ static sonde_status find_shape(feed *f, snd_split s) {
              (long long)g->tokens, (long long)g->src_tokens, (long long)u->tokens, (long long)u->src_tokens);
 }
 
+static int64_t up_to_last(const int64_t *targets, int64_t T) {
+    while (T > 0 && targets[T - 1] == IGNORED) T--;
+    return T;
+}
+
 // Row r of what was given, or one without targets.
 static void copy_row(const feed *f, int64_t r, snd_batch *out) {
     const snd_batch *g = f->from;
@@ -285,6 +292,7 @@ static void copy_row(const feed *f, int64_t r, snd_batch *out) {
     }
     for (int64_t i = 0; i < S; i++) out->src_tokens[r * S + i] = there ? g->src_tokens[from * S + i] : 0;
     if (S) out->src_lengths[r] = there ? g->src_lengths ? g->src_lengths[from] : S : 1;
+    if (S) out->lengths[r] = up_to_last(out->targets + r * T, T);
     for (int64_t i = 0; i < n; i++) out->x[r * n + i] = there ? g->x[from * n + i] : 0;
 }
 

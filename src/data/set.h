@@ -128,6 +128,7 @@ typedef struct snd_batch_shape { int64_t rows, tokens, src_tokens; } snd_batch_s
 typedef struct snd_batch {
     snd_batch_shape shape;                                // of this part
     int64_t *tokens, *targets, *src_tokens, *src_lengths;
+    int64_t *lengths;                                     // seq2seq [rows]: tokens up to the last target that is asked for
     float *x;
     int64_t asked;                                        // targets other than -100 in this part
     int64_t asked_all;                                    // in the whole batch: a loss is the sum over the parts / asked_all

@@ -16,6 +16,7 @@ typedef struct job {
     snd_id loss, scores; // scores 0: not kept
     double sum;
     int64_t *seen, vocab; // targets by number
+    int64_t *best;        // by target of a batch: the place of its largest score
 } job;
 
 // ---- the graph ----------------------------------------------------------------------------------------------------------------
@@ -153,11 +154,30 @@ static int64_t largest(const job *j, const void *scores, int64_t first, int64_t 
     return best - first;
 }
 
+// Targets that one task looks at, so that it is some work even where there are few classes.
+enum { TOGETHER = 64 };
+
+typedef struct search {
+    const job *j;
+    const void *scores;
+    const int64_t *targets;
+    int64_t n;
+} search;
+
+static void search_task(void *ctx, int64_t task) {
+    const search *s = ctx;
+    for (int64_t r = task * TOGETHER; r < (task + 1) * TOGETHER && r < s->n; r++)
+        if (s->targets[r] >= 0) s->j->best[r] = largest(s->j, s->scores, r * s->j->vocab, s->j->vocab);
+}
+
 static void count_right(job *j, const snd_batch *b) {
-    const void *scores = j->scores ? snd_exec_raw(j->x, j->scores, NULL) : NULL;
-    for (int64_t r = 0; scores && r < b->shape.rows * b->shape.tokens; r++) {
+    search s = {j, j->scores ? snd_exec_raw(j->x, j->scores, NULL) : NULL, b->targets, b->shape.rows * b->shape.tokens};
+    if (!s.scores) return;
+    const int threads = j->net->threads > 0 ? j->net->threads : snd_cpu_count();
+    snd_parallel(threads, (s.n + TOGETHER - 1) / TOGETHER, search_task, &s);
+    for (int64_t r = 0; r < s.n; r++) {
         if (b->targets[r] < 0) continue;
-        const int64_t best = largest(j, scores, r * j->vocab, j->vocab);
+        const int64_t best = j->best[r];
         if (j->out->confusion) j->out->confusion[b->targets[r] * j->vocab + best]++;
         j->out->right += best == b->targets[r];
         j->out->looked++;
@@ -177,6 +197,7 @@ static sonde_status build_for(job *j, snd_batch_shape shape, bool class) {
                          .width = images ? image[2] : 0,
                          .eval = true,
                          .with_targets = true};
+    SND_NEW(j->arena, j->best, shape.rows * shape.tokens);
     return make_graph(j, &b, true);
 }
 

@@ -282,6 +282,7 @@ static sonde_status transformer(snd_builder *b, const snd_stack *stacks, int n) 
     if (n == 2) SND_TRY(encoder(b, &stacks[0], &memory));
     SND_TRY(enter_stack(b, last, memory));
     b->seq.memory_lengths = b->src_lengths;
+    if (b->o->lengths) SND_TRY(snd_b_input(b, "lengths", SND_SHAPE(m->rows), SND_I64, &b->nn.lengths));
     if (b->o->capacity) SND_TRY(begin_positions(b, last));
     SND_TRY(feed(b, feed_of(m->spec, b->o->feed), m->tokens, "tokens", "x", &m->input, &x));
     SND_TRY(last_stack(b, x));

@@ -51,6 +51,7 @@ typedef struct snd_build {
     int64_t rows;                      // examples
     int64_t height, width;             // of a convnet's images; 0: SND_IMAGE_SIDE
     // Transformers alone; tokens and src_tokens 0: 1; feeds 0: tokens where there is a vocab, else the stream
+    bool lengths;                      // input "lengths" (I64 [B]): tokens of each decoder's sequence that batch norm counts
     bool src_lengths;                  // input "src_lengths" (I64 [B]): tokens of each source that are no padding
     int64_t tokens, src_tokens;        // length of the (decoder's) sequence; of the encoder's sequence or of the memory
     snd_feed feed, src_feed;           // of the decoder or only stack; of the encoder

@@ -19,6 +19,7 @@ sonde_status snd_net_model(snd_trainer *t, snd_batch_shape shape, snd_net_kind k
                          .rows = shape.rows,
                          .tokens = shape.tokens,
                          .src_tokens = shape.src_tokens,
+                         .lengths = train && shape.src_tokens > 0,
                          .src_lengths = shape.src_tokens > 0,
                          .height = t->row[1],
                          .width = t->row[2],
@@ -121,6 +122,7 @@ static sonde_status set_input(const snd_trainer *t, const snd_net *n, const char
     if (v == n->m->targets) return snd_exec_set(n->x, v, b->targets, SND_I64);
     if (!strcmp(name, "tokens")) return snd_exec_set(n->x, v, b->tokens, SND_I64);
     if (!strcmp(name, "src_tokens")) return snd_exec_set(n->x, v, b->src_tokens, SND_I64);
+    if (!strcmp(name, "lengths")) return snd_exec_set(n->x, v, b->lengths, SND_I64);
     if (!strcmp(name, "src_lengths")) return snd_exec_set(n->x, v, b->src_lengths, SND_I64);
     if (!strcmp(name, "input")) return snd_exec_set(n->x, v, b->x, SND_F32);
     SND_FAIL(SONDE_EUNSUPPORTED, "training data has nothing for the input '%s'", name);
