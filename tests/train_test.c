@@ -532,6 +532,67 @@ static void looks_equal_plain_sums(void **state) {
         }
 }
 
+// U41: the batch's variance over the running one, by the running variances before and after a step.
+static void batch_norms_are_held_against_their_averages(void **state) {
+    (void)state;
+    const char *const always[] = {"monitor_every=1", NULL};
+    const char *const batch[] = {"norm=batch", NULL};
+    for (int k = 0; k < 3; k++) {
+        const bool images = k == 2;
+        job j = open_job(&CASES[images ? 3 : k], images ? NULL : batch, always);
+        snd_trainer *t = start(&j, SND_F64, 1);
+        const snd_graph *g = t->nets[0].m->g;
+        const int P = snd_g_param_count(g);
+        double *before = calloc((size_t)P * 64, sizeof *before);
+        int found = 0;
+        snd_step s;
+        for (int step = 0; step < 2; step++) {
+            for (int i = 0; i < P; i++) {
+                void *data;
+                const int64_t n = snd_shape_size(snd_g_value(g, snd_g_param_at(g, i))->shape);
+                if (!snd_g_param_is_state(g, i)) continue;
+                CHECK_OK(snd_source_data(&t->source, g, i, &data));
+                memcpy(before + 64 * i, data, (size_t)n * sizeof *before);
+            }
+            CHECK_OK(snd_trainer_step(t, &s));
+            for (int l = 0; l + 1 < s.n_layers; l++) {
+                const char *layer = s.layers[l].name;
+                double worst = NAN;
+                for (int i = 0; i < P; i++) {
+                    const snd_value *v = snd_g_value(g, snd_g_param_at(g, i));
+                    const size_t n = strlen(v->name), m = strlen(layer);
+                    void *data;
+                    if (strncmp(v->name, layer, m) != 0 || v->name[m] != '.' || n < 11 ||
+                        strcmp(v->name + n - 11, "running_var") != 0)
+                        continue;
+                    CHECK_OK(snd_source_data(&t->source, g, i, &data));
+                    double batch_sum = 0, running = 0;
+                    for (int64_t e = 0; e < snd_shape_size(v->shape); e++) {
+                        running += before[64 * i + e];
+                        batch_sum += 10 * (((double *)data)[e] - 0.9 * before[64 * i + e]);
+                    }
+                    if (isnan(worst) || fabs(log(batch_sum / running)) > fabs(log(worst))) worst = batch_sum / running;
+                    found++;
+                }
+                // with parts the look is at the first one, whose successors have moved the averages again
+                if (j.s.accumulate == 1) CHECK_REL(s.layers[l].batch_running, worst, 1e-9);
+                assert_true(s.layers[l].batch_running > 0);
+            }
+        }
+        assert_true(found >= 8);
+        free(before);
+        snd_trainer_destroy(t);
+        close_job(&j);
+    }
+    job j = open_job(&CASES[0], NULL, always);
+    snd_trainer *t = start(&j, SND_F32, 1);
+    snd_step s;
+    CHECK_OK(snd_trainer_step(t, &s));
+    for (int l = 0; l < s.n_layers; l++) assert_true(isnan(s.layers[l].batch_running));
+    snd_trainer_destroy(t);
+    close_job(&j);
+}
+
 // ---- products of bf16 operands -------------------------------------------------------------------------------------------------------
 
 static double norm_of(int64_t n, const float *x, const float *y) {
@@ -1302,6 +1363,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(bf16_gradients_are_near),
         cmocka_unit_test(bf16_in_pieces_is_the_same),
         cmocka_unit_test(bf16_learns_as_f32_does),
+        cmocka_unit_test(batch_norms_are_held_against_their_averages),
         cmocka_unit_test(f16_gradients_are_near),
         cmocka_unit_test(f16_nets_read_rounded_weights),
         cmocka_unit_test(f16_skips_what_overflows),

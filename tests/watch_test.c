@@ -58,6 +58,7 @@ static scene open_scene(void) {
         s.layers[i] = (snd_layer_state){.name = i == 2 ? ""
                                                 : i    ? "layers.1"
                                                        : "layers.0",
+                                        .batch_running = NAN,
                                         .write = 0.1,
                                         .update = 0.01};
     return s;
@@ -236,13 +237,40 @@ static void f16_underflows(void **state) {
     close_scene(&s);
 }
 
+// U41: how far the running variance is behind the batch's, as of the last look.
+static void batch_norm_is_behind(void **state) {
+    (void)state;
+    scene s = open_scene();
+    for (int i = 0; i < 3; i++) s.layers[i].batch_running = NAN;
+    steps(&s, 30, log(3));
+    assert_null(told(&s, "batch-norm-gap"));
+    s.layers[0].batch_running = 1.2;
+    s.layers[1].batch_running = 0.5;
+    steps(&s, 1, log(3));
+    need(&s, "batch-norm-gap", "layers.1, step 31", 0.5);
+    s.layers[1].batch_running = 0.9;
+    steps(&s, 1, log(3));
+    assert_null(told(&s, "batch-norm-gap"));
+    s.layers[2].batch_running = 1.3;
+    steps(&s, 1, log(3));
+    need(&s, "batch-norm-gap", "outside layers, step 33", 1.3);
+    close_scene(&s);
+    s = open_scene(); // 0.9^21 > 0.1 > 0.9^22
+    for (int i = 0; i < 3; i++) s.layers[i].batch_running = 1;
+    steps(&s, 21, log(3));
+    need(&s, "batch-norm-gap", "layers.0, step 21", 1);
+    steps(&s, 1, log(3));
+    assert_null(told(&s, "batch-norm-gap"));
+    close_scene(&s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_quiet_run),           cmocka_unit_test(the_first_loss),
         cmocka_unit_test(an_update_jumps),       cmocka_unit_test(a_gradient_jumps),
         cmocka_unit_test(a_branch_dies),         cmocka_unit_test(the_unigram_plateau),
         cmocka_unit_test(a_loss_that_runs_away), cmocka_unit_test(f16_overflows),
-        cmocka_unit_test(f16_underflows),
+        cmocka_unit_test(f16_underflows),        cmocka_unit_test(batch_norm_is_behind),
     };
     return cmocka_run_group_tests(tests, make_text, remove_text);
 }

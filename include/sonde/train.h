@@ -78,6 +78,7 @@ typedef struct sonde_layer_state {
     double write;                   ///< smallest of its sublayers' outputs, against the stream
     double entropy;                 ///< smallest mean entropy of its attentions, over the logarithm of the keys read
     double wrms, wgrms, update;     ///< of its weights' entries, of their gradients'; |update| / |weights|
+    double batch_running;           ///< variance of the batch over the running one, of the batch norm where they differ most
 } sonde_layer_state;
 
 typedef struct sonde_step {

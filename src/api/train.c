@@ -282,7 +282,8 @@ static sonde_status take_layers(sonde_trainer *t, const snd_step *s) {
                                            .entropy = l->entropy,
                                            .wrms = l->wrms,
                                            .wgrms = l->wgrms,
-                                           .update = l->update};
+                                           .update = l->update,
+                                           .batch_running = l->batch_running};
     }
     return SONDE_OK;
 }

@@ -7,6 +7,8 @@
 #include "spec/spec.h"
 
 // How sites are built: with weights, or with Gaussian maps integrated out (finite-width law without weights).
+#define SND_BATCH_SHARE 0.1      // of a batch in batch norm's running averages
+
 typedef struct snd_nn {
     snd_graph *g;
     const snd_spec *spec;

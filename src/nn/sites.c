@@ -58,9 +58,9 @@ static sonde_status batch(const snd_nn *m, const char *site, const snd_norm_args
         *out = snd_g_batchnorm_eval(m->g, x, g, b, n->eps, plus1, mean, var);
         return SONDE_OK;
     }
-    *out = m->lengths
-               ? snd_g_batchnorm_part(m->g, x, m->lengths, g, b, n->eps, plus1, mean, var, 0.1, &new_mean, &new_var)
-               : snd_g_batchnorm(m->g, x, g, b, n->eps, plus1, mean, var, 0.1, &new_mean, &new_var);
+    *out = m->lengths ? snd_g_batchnorm_part(m->g, x, m->lengths, g, b, n->eps, plus1, mean, var, SND_BATCH_SHARE,
+                                             &new_mean, &new_var)
+                      : snd_g_batchnorm(m->g, x, g, b, n->eps, plus1, mean, var, SND_BATCH_SHARE, &new_mean, &new_var);
     SND_TRY(extra(m, site, "running_mean", new_mean));
     return extra(m, site, "running_var", new_var);
 }

@@ -92,6 +92,7 @@ void snd_events_step(snd_buf *b, double t_sec, const snd_step *s) {
         put_of_layer(&sum, "grms", l->name, l->grms);
         put_of_layer(&sum, "update", l->name, l->update);
         put_of_layer(&sum, "entropy", l->name, l->entropy);
+        put_of_layer(&sum, "batch_running", l->name, l->batch_running);
     }
     put_summary(b, t_sec, s->step, &sum);
 }

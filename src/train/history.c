@@ -159,6 +159,9 @@ static double gradient(const snd_layer_state *l) {
 static double update(const snd_layer_state *l) {
     return log10(l->update);
 }
+static double batch_running(const snd_layer_state *l) {
+    return log10(l->batch_running);
+}
 static double entropy(const snd_layer_state *l) {
     return l->entropy;
 }
@@ -223,6 +226,8 @@ sonde_status snd_history_tell(const snd_history *h, snd_run *u) {
         SND_TRY(tell_layers(h, u, "Stream at the end of each layer", "root mean square", true, stream));
         SND_TRY(tell_layers(h, u, "Gradient of that stream", "root mean square", true, gradient));
         SND_TRY(tell_layers(h, u, "Update of each layer's weights", "|update| / |weights|", true, update));
+        SND_TRY(tell_layers(h, u, "Batch norm of each layer", "variance of the batch / running variance", true,
+                            batch_running));
         SND_TRY(tell_layers(h, u, "Least entropy of each layer's attention", "share of the largest possible", false,
                             entropy));
     }

@@ -53,6 +53,7 @@ struct snd_trainer {
     snd_trainer_opts o;                    // dtype: of values and weights, so never BF16
     snd_net *nets, *evals, *watches; int n_nets;   // by shape; without what training adds; with statistics (NULL: never; nets: at each step)
     snd_layer_state *layers; int n_layers;
+    double *batch_running;                 // by parameter: of running variances, as of the last run of a training net; else NaN
     void *slab; size_t slab_bytes;         // of values; the nets take turns
     snd_source source;                     // holds the parameters
     snd_weight *weights; int n_weights;

@@ -57,7 +57,7 @@ static const struct field {
 #define FIELD(name)                                                                                                    \
     { #name, offsetof(snd_layer_state, name) }
     FIELD(rms),     FIELD(mean), FIELD(var),   FIELD(grms),   FIELD(write),
-    FIELD(entropy), FIELD(wrms), FIELD(wgrms), FIELD(update),
+    FIELD(entropy), FIELD(wrms), FIELD(wgrms), FIELD(update), FIELD(batch_running),
 #undef FIELD
 };
 enum { N_FIELDS = sizeof FIELDS / sizeof *FIELDS };

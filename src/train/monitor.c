@@ -82,7 +82,20 @@ static double smaller(double a, double b) {
     return isnan(a) || b < a ? b : a;
 }
 
+// Of a layer's batch norms the one whose ratio is furthest from 1.
+static void read_batch_norms(snd_trainer *t, const snd_net *n) {
+    for (int i = 0; i < t->n_layers; i++) t->layers[i].batch_running = NAN;
+    for (int i = 0; i < snd_g_param_count(n->m->g); i++) {
+        const double ratio = t->batch_running[i];
+        if (isnan(ratio)) continue;
+        const snd_look *l = look_of(n, snd_g_value(n->m->g, snd_g_param_at(n->m->g, i))->name);
+        double *worst = &t->layers[l ? l - n->looks : n->n_looks].batch_running;
+        if (isnan(*worst) || fabs(log(ratio)) > fabs(log(*worst))) *worst = ratio;
+    }
+}
+
 void snd_layers_read(snd_trainer *t, const snd_net *n) {
+    read_batch_norms(t, n);
     for (int i = 0; i < n->n_looks; i++) {
         const snd_look *l = &n->looks[i];
         snd_layer_state *s = &t->layers[i];

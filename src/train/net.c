@@ -2,6 +2,7 @@
 // whose order is that of the spec whatever the shape.
 #include "train/inner.h"
 
+#include <math.h>
 #include <string.h>
 
 // ---- making -------------------------------------------------------------------------------------------------------------------
@@ -161,6 +162,26 @@ int64_t snd_net_hits(const snd_trainer *t, const snd_net *n) {
     return hits;
 }
 
+static double element(snd_dtype t, const void *x, int64_t i) {
+    return t == SND_F64 ? ((const double *)x)[i] : (double)((const float *)x)[i];
+}
+
+// The batch's mean variance over the running one: new = (1 - share) old + share batch.
+static double batch_over_running(snd_dtype dt, const void *new, int32_t e, const void *old, int64_t n) {
+    double batch = 0, running = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double was = element(dt, old, i);
+        batch += (ldexp(element(dt, new, i), e) - (1 - SND_BATCH_SHARE) * was) / SND_BATCH_SHARE;
+        running += was;
+    }
+    return batch / running;
+}
+
+static bool is_variance(const char *name) {
+    const char *dot = strrchr(name, '.');
+    return dot && !strcmp(dot, ".running_var");
+}
+
 sonde_status snd_net_keep_states(snd_trainer *t, snd_net *n) {
     const snd_graph *g = n->m->g;
     for (int i = 0; i < snd_g_param_count(g); i++) {
@@ -171,6 +192,8 @@ sonde_status snd_net_keep_states(snd_trainer *t, snd_net *n) {
         int32_t e;
         const void *p = snd_exec_raw(n->x, n->state[i], &e);
         SND_TRY(snd_source_data(&t->source, g, i, &data));
+        if (is_variance(snd_g_value(g, snd_g_param_at(g, i))->name))
+            t->batch_running[i] = batch_over_running(v->dtype, p, e, data, size);
         snd_k_affine(1, v->dtype, size, snd_pow2(e), p, 0, data);
     }
     return SONDE_OK;

@@ -76,6 +76,9 @@ static sonde_status set_up(snd_trainer *t) {
     SND_TRY(snd_scale_start(t));
     SND_TRY(snd_nets_make(t, shapes, n));
     SND_TRY(start_nets(t));
+    const int P = snd_g_param_count(t->nets[0].m->g);
+    SND_NEW(t->arena, t->batch_running, P + 1);
+    for (int i = 0; i < P; i++) t->batch_running[i] = NAN;
     SND_TRY(snd_weights_make(t));
     if (t->stored) SND_TRY(snd_halves_make(t));
     return t->watches ? snd_layers_make(t) : SONDE_OK;

@@ -68,6 +68,9 @@ static const char *const REMEDY[RULES] = {
         "qk_norm for attention's scores",
     [F16_GRADIENT] = "nothing to do when it stays at the first few steps; else a lower lr, clip=1",
     [F16_UNDERFLOW] = "a larger --loss-scale, or dynamic; train in bf16 or f32",
+    [BATCH_NORM] =
+        "a difference between training and evaluation is expected, the larger the fewer the steps and the smaller the "
+        "batch; train on, at a falling rate, or take larger batches, before evaluation is trusted",
     [DIVERGED] = "a lower lr, a longer warm-up, clip=1",
     [PLATEAU] =
         "another wiring or depth: attention may see tokens that have become alike (sonde measure shows tokcos); a "
@@ -148,6 +151,29 @@ static void look_at_layer(snd_watcher *w, const snd_step *s, int i) {
              ROWS[DEAD_BRANCH].threshold,
              snd_arena_printf(w->arena, "a sublayer adds %s of the stream's size: the layer does nothing",
                               num(a, l->write)));
+}
+
+// U41: evaluation divides by the running variance, which is behind. The last look counts, so a finding may go again.
+static void look_at_batch_norms(snd_watcher *w, const snd_step *s) {
+    const int64_t updates = s->step * w->t->s.accumulate;
+    const double start = pow(1 - SND_BATCH_SHARE, (double)updates);
+    int worst = -1;
+    char a[40], b[40], c[40];
+    for (int i = 0; i < s->n_layers; i++) {
+        const double gap = fabs(log(s->layers[i].batch_running));
+        if (isfinite(gap) && (worst < 0 || gap > fabs(log(s->layers[worst].batch_running)))) worst = i;
+    }
+    if (worst < 0) return;
+    const double ratio = s->layers[worst].batch_running, limit = ROWS[BATCH_NORM].threshold;
+    const char *name = *s->layers[worst].name ? s->layers[worst].name : "outside layers";
+    w->found[BATCH_NORM].found = false;
+    if (fabs(log(ratio)) <= log(limit) && start <= 0.1) return;
+    find(w, BATCH_NORM, snd_arena_printf(w->arena, "%s, step %lld", name, (long long)s->step), ratio, limit,
+         snd_arena_printf(
+             w->arena,
+             "the batch's variance is %s times the running one after %lld updates, by which %s %% of the "
+             "running averages is still their start: what training normed to size 1, evaluation norms to %s",
+             num(a, ratio), (long long)updates, num(b, 100 * start), num(c, sqrt(ratio))));
 }
 
 // ---- the run's events -----------------------------------------------------------------------------------------------------------
@@ -239,6 +265,7 @@ sonde_status snd_watcher_step(snd_watcher *w, snd_trainer *t, const snd_step *s)
     look_at_norm(w, s);
     look_at_lost(w, s);
     for (int i = 0; i < s->n_layers && s->step > t->s.warmup; i++) look_at_layer(w, s, i);
+    look_at_batch_norms(w, s);
     SND_FAIL_IF(has_diverged(w, s->step), SONDE_EDIVERGED, "step %lld: %s", (long long)s->step, w->found[DIVERGED].why);
     return SONDE_OK;
 }
