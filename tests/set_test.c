@@ -886,6 +886,8 @@ static void paths_begin_in_their_folder(void **state) {
     snd_set_close(d);
     unlink(name);
     refuse(&o, SND_TASK_LM, SONDE_EIO, "it was read from /nowhere and is not there any more; --data-folder DIR");
+    o.folder = "."; // nothing was ever read: no place is spoken of
+    refuse(&o, SND_TASK_LM, SONDE_EIO, "no such file or folder here");
     assert_true(snd_data_is_relative("path", "p.txt") && !snd_data_is_relative("path", "/p.txt"));
     assert_true(!snd_data_is_relative("path", "fashion-mnist") && !snd_data_is_relative("tokenizer", "bpe"));
     assert_true(snd_data_is_relative("tokenizer", "bpe.json") && !snd_data_is_relative("columns", "1,2"));

@@ -174,6 +174,26 @@ def halves(data, top):
         check(r.returncode == 2 and say in r.stderr, f"{args}: exit {r.returncode}: {r.stderr}")
 
 
+def tables(data, top):
+    """A table is rows with a class without a word about families, and what is wrong with it is said; a preset is not at
+    fault for a setting beside it."""
+    rng, rows = random.Random(2), ["a,b,kind"]
+    for i in range(90):
+        rows.append(f"{rng.gauss(i % 2, 0.2):.4f},{rng.gauss(0, 1):.4f},{('cat', 'dog')[i % 2]}")
+    table, bad = os.path.join(top, "t.csv"), os.path.join(top, "bad.csv")
+    open(table, "w").write("\n".join(rows) + "\n")
+    open(bad, "w").write("\n".join([*rows, "1,nan,cat"]) + "\n")
+    for spec in ("mlp", "pre"):
+        d = train(f"{spec} layers=1 width=8", table, "--steps", "40", "--lr", "1e-2", "--threads", "1", "--valid-share", "0.3")
+        check(d["spec"]["family"] == "mlp" and int(d["spec"]["inputs"]) == 2 and int(d["spec"]["outputs"]) == 2, f"{spec}: {d['spec']}")
+        check(d["summary"]["metrics"]["valid_loss"] < 0.3, f"{spec}: {d['summary']}")
+    for args, code, say in ((["mlp", "--data", bad], 3, "row 91, column 2: nan"), (["gpt2", "--data", "no-such-text"], 3, "no such file or folder"),
+                            (["gpt2", "layers=1", "width=32", "--data", data, "--dtype", "f16", "--loss-scale", "0"], 2, "neither dynamic nor"),
+                            (["mlp", "layers=1", "width=8", "--data", table, "--accumulate", "5"], 2, "do not divide")):
+        r = subprocess.run([BIN, "train", *args, "--quiet", "--steps", "2", "--threads", "1"], capture_output=True, text=True, timeout=60)
+        check(r.returncode == code and say in r.stderr, f"{args}: exit {r.returncode}: {r.stderr}")
+
+
 def presets(data, pairs):
     """Every Transformer's preset trains when it is scaled down by width= and layers= alone, and vocab= limits a bpe."""
     known = json.loads(subprocess.run([BIN, "models", "--json"], capture_output=True, text=True, timeout=60).stdout)
@@ -206,6 +226,7 @@ def main():
         first_losses(data)
         quick_start(data)
         decay(data, top)
+        tables(data, top)
         halves(data, top)
         pairs = os.path.join(top, "pairs.tsv")
         with open(pairs, "w") as f:

@@ -48,7 +48,8 @@ static sonde_status check_verb(const snd_cli *c, const snd_opt_row *o) {
     if (!c->verb || snd_opt_applies(o, c->verb->name)) return SONDE_OK;
     const char *near = snd_opt_nearest(c, o->name);
     SND_FAIL_IF(near, SONDE_EUSAGE, "%s has no option --%s; did you mean --%s?", c->verb->name, o->name, near);
-    SND_FAIL(SONDE_EUSAGE, "%s has no option --%s (it belongs to:%s)", c->verb->name, o->name, o->verbs);
+    SND_FAIL(SONDE_EUSAGE, "%s has no option --%s (it belongs to:%.*s)", c->verb->name, o->name,
+             (int)strlen(o->verbs) - 1, o->verbs);
 }
 
 // The value of an option: what follows '=', else the next word. A word with two dashes is never taken for a value.

@@ -6,6 +6,11 @@
 #include <locale.h>
 #include <string.h>
 
+// A preset cannot be at fault for what stands beside it.
+static bool spec_from_file(const snd_cli *c) {
+    return c->spec && !c->spec->from_command_line && !(c->spec_word && snd_preset_find(c->spec_word));
+}
+
 static int exit_code(const snd_cli *c, sonde_status s) {
     switch (s) {
     case SONDE_OK: return c->exit_code;
@@ -17,7 +22,7 @@ static int exit_code(const snd_cli *c, sonde_status s) {
     case SONDE_ETYPE:
     case SONDE_ERANGE:
     case SONDE_ESHAPE:
-    case SONDE_EUNSUPPORTED: return c->file_at_fault || (c->spec && !c->spec->from_command_line) ? 3 : 2;
+    case SONDE_EUNSUPPORTED: return c->file_at_fault || spec_from_file(c) ? 3 : 2;
     default: return 3;
     }
 }

@@ -107,15 +107,15 @@ static bool key_given(const snd_cli *c, const char *key) {
     return false;
 }
 
-// A wiring alone says nothing of a family: with text it is a Transformer's.
-static bool family_open(const snd_cli *c, const snd_spec *s) {
-    return s->family == SND_FAM_MLP && s->inputs == 0 && s->outputs == 0 && !key_given(c, "family") &&
-           !key_given(c, "block");
+// A wiring alone says nothing of a family: with text it is a Transformer's, with rows of a table an mlp's.
+static bool family_open(const snd_cli *c, const snd_spec *s, const snd_data_settings *d) {
+    return !snd_data_has_classes(d) && s->family == SND_FAM_MLP && s->inputs == 0 && s->outputs == 0 &&
+           !key_given(c, "family") && !key_given(c, "block");
 }
 
 static sonde_status open_set(snd_cli *c, const snd_spec *spec, const snd_data_settings *d, snd_task *task,
                              snd_set **set) {
-    const bool open = family_open(c, spec);
+    const bool open = family_open(c, spec, d);
     *task = open ? SND_TASK_LM : snd_train_task(spec);
     sonde_status s = snd_set_open(d, *task, set);
     if (s != SONDE_OK && open) { // no text: rows with a class

@@ -19,9 +19,13 @@ static sonde_status find_place(snd_set *d, const char *key, const char **path) {
     if (!*path || !snd_data_is_relative(key, *path)) return SONDE_OK;
     const char *there = snd_arena_printf(d->places, "%s/%s", d->settings.folder, *path);
     if (!there) return SONDE_ENOMEM;
-    const bool found = snd_same_file(there, there);
+    const bool found = snd_same_file(there, there), gone = !found && !snd_same_file(*path, *path);
+    const bool here = snd_same_file(d->settings.folder, "."); // no other place was ever spoken of
+    SND_FAIL_IF(gone && here && !strcmp(key, "tokenizer"), SONDE_EIO,
+                "tokenizer: '%s' is neither bytes, chars, bpe nor a file here", *path);
+    SND_FAIL_IF(gone && here, SONDE_EIO, "cannot read %s: no such file or folder here", *path);
     SND_FAIL_IF(
-        !found && !snd_same_file(*path, *path), SONDE_EIO,
+        gone, SONDE_EIO,
         "%s: it was read from %s and is not there any more; --data-folder DIR says where its relative paths begin now",
         *path, d->settings.folder);
     if (found) *path = there;
@@ -37,6 +41,11 @@ static sonde_status find_places(snd_set *d) {
     SND_TRY(find_place(d, "valid_path", &s->valid_path));
     SND_TRY(find_place(d, "test_path", &s->test_path));
     return find_place(d, "tokenizer", &s->tokenizer);
+}
+
+bool snd_data_has_classes(const snd_data_settings *s) {
+    if (s->kind != SND_DATA_AUTO) return s->kind == SND_DATA_TABLE || s->kind == SND_DATA_IMAGES;
+    return s->path && (ends_with(s->path, ".csv") || ends_with(s->path, ".csv.gz"));
 }
 
 static snd_data_kind guess(const char *path, snd_task task) {

@@ -48,6 +48,9 @@ sonde_status snd_data_setting(snd_data_settings *s, const char *where, const cha
 /// Is this setting a path that begins in `folder`? Not the words that stand for built-in data and tokenizers.
 bool snd_data_is_relative(const char *key, const char *text);
 
+/// Rows with a class, as their kind says (table, images) or the name of a table (.csv, .csv.gz); false: by the objective.
+bool snd_data_has_classes(const snd_data_settings *s);
+
 typedef struct snd_set snd_set;
 
 /// With a folder in the settings, a relative path is looked for there and then from the current folder on (a run and its data

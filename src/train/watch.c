@@ -59,7 +59,7 @@ static const char *const REMEDY[RULES] = {
         "nothing but shrinking",
     [NONFINITE] =
         "a lower lr, a longer warm-up, clip=1; a wiring that keeps the stream's size (pre, deepnorm) where a stream "
-        "grew over the layers",
+        "grew over the layers; in f16, where a gradient came first, a smaller --loss-scale, or dynamic",
     [SCALE_COLLAPSE] =
         "train in bf16 or f32; or keep what overflowed small: a norm before each branch (wiring=pre), smaller weights, "
         "qk_norm for attention's scores",
