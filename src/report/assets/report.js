@@ -49,13 +49,19 @@
     return p * [1, 2, 5, 10].find((k) => k * p >= raw * 0.999);
   }
 
+  function brief(v) {
+    const t = Number(v.toPrecision(6)).toExponential().split('e');
+    return v ? t[0] + '\u00d710' + superscript(Number(t[1])) : '0';
+  }
+
   function linearTicks(a, b, most, whole) {
     let step = niceStep(b - a, most);
     if (whole) step = Math.max(1, Math.round(step));
     const ticks = [], digits = Math.max(0, Math.min(8, -Math.floor(Math.log10(step) + 1e-9)));
+    const tiny = digits > 4 && Math.max(Math.abs(a), Math.abs(b)) < 1e-3; // their zeros would leave no room for digits
     for (let k = Math.ceil(a / step - 1e-9); k * step <= b + 1e-9 * step; k++) {
       const v = k * step;
-      ticks.push({v: v, label: Math.abs(v) >= 1e6 ? plain(v, 2) : v.toFixed(digits)});
+      ticks.push({v: v, label: Math.abs(v) >= 1e6 ? plain(v, 2) : tiny ? brief(v) : v.toFixed(digits)});
     }
     return ticks;
   }
@@ -75,7 +81,8 @@
     for (let k = Math.floor(a); k <= b; k++)
       for (const m of b - a > 0.7 ? [1, 2, 5] : [1, 1.5, 2, 3, 4, 5, 6, 8]) {
         const v = k + Math.log10(m);
-        if (v >= a - 1e-9 && v <= b + 1e-9) ticks.push({v: v, label: plain(Number((m * Math.pow(10, k)).toPrecision(2)), 1).replace(/\.0+$/, '')});
+        const text = plain(Number((m * Math.pow(10, k)).toPrecision(2)), m === 1.5 ? 2 : 1).replace(/\.0+$/, '');
+        if (v >= a - 1e-9 && v <= b + 1e-9) ticks.push({v: v, label: text});
       }
     if (ticks.length >= 3 || a < -4 || b > 6) return ticks;
     return linearTicks(Math.pow(10, a), Math.pow(10, b), most, false).map((t) => ({v: Math.log10(t.v), label: t.label})).filter((t) => isFinite(t.v));
