@@ -865,8 +865,8 @@ static void a_resumed_run_goes_on_bit_for_bit(void **state) {
         const snd_dtype types[] = {SND_F32, SND_BF16, SND_F16}, type = types[n % 3];
         char dir[64];
         const char *path;
-        const char *const train[] = {"ema=0.9", i == 1 ? "optimizer=lion" : "optimizer=adamw", "scale_every=1", NULL};
-        job j = open_job(&CASES[i], dropping(i), train); // a scale that doubles with every step soon overflows
+        const char *const train[] = {"ema=0.9", i == 1 ? "optimizer=lion" : "optimizer=adamw", "scale_every=3", NULL};
+        job j = open_job(&CASES[i], dropping(i), train); // of three good steps the checkpoint has seen one
         trace whole, parts;
         snd_train_state st = {.best_valid = 1.25, .valid = NAN, .first_loss = 3, .best_step = 2, .targets = 7};
         snd_trainer *a = start(&j, type, 2), *b = start(&j, type, 1), *c = start(&j, type, 1);
@@ -885,7 +885,7 @@ static void a_resumed_run_goes_on_bit_for_bit(void **state) {
         go(c, 4, STEPS, &parts);
         CHECK_OK(snd_trainer_eval(c, SND_SPLIT_VALID, 0, &parts.valid, &parts.accuracy));
         assert_memory_equal(&whole, &parts, sizeof whole);
-        assert_true(type == SND_F16 ? a->skipped > 0 && a->scale > 1 : a->skipped == 0 && a->scale == 1);
+        assert_true(type == SND_F16 ? a->skipped > 0 || a->scale > 65536 : a->skipped == 0 && a->scale == 1);
         assert_true(c->skipped == a->skipped && c->good == a->good && c->scale == a->scale);
         snd_trainer_destroy(a), snd_trainer_destroy(b), snd_trainer_destroy(c);
         close_job(&j);
