@@ -130,14 +130,14 @@ def loss(rows, vocab, _):
     return fastest(lambda way: lambda: torch.autograd.grad(way(F.cross_entropy)(logits, targets), logits))
 
 
-def gelu_fwd(rows, d, _):
+def act_fwd(f, rows, d, _):
     x = torch.randn(rows, d)
-    return lambda: F.gelu(x)
+    return lambda: f(x)
 
 
-def gelu_bwd(rows, d, _):
+def act_bwd(f, rows, d, _):
     x, dy = torch.randn(2, rows, d)
-    return lambda: aten.gelu_backward(dy, x)
+    return lambda: f(dy, x)
 
 
 def optimizer(groups, **settings):
@@ -246,12 +246,19 @@ def step_resnet(blocks, batch):
 
 # ---- asked ------------------------------------------------------------------------------------------------------------------
 
+ACTIVATIONS = {
+    "gelu": (F.gelu, aten.gelu_backward),
+    "gelu_tanh": (lambda x: F.gelu(x, approximate="tanh"), lambda dy, x: aten.gelu_backward(dy, x, approximate="tanh")),
+    "silu": (F.silu, aten.silu_backward),
+}
 CASES = {
     **{f"gemm-{how}": lambda *sizes, how=how: gemm(how, *sizes) for how in ("nn", "nt", "tn")},
     **{f"conv-{part}": lambda *sizes, part=part: conv(part, *sizes) for part in ("fwd", "dx", "dw")},
     "layernorm-fwd": layernorm_fwd, "layernorm-bwd": layernorm_bwd, "rmsnorm-fwd": rmsnorm_fwd, "rmsnorm-bwd": rmsnorm_bwd,
     "addnorm-fwd": addnorm_fwd, "addnorm-bwd": addnorm_bwd, "attention": attention, "loss": loss,
-    "gelu-fwd": gelu_fwd, "gelu-bwd": gelu_bwd, "adamw": adamw,
+    **{f"{name}-fwd": lambda *sizes, f=f: act_fwd(f, *sizes) for name, (f, _) in ACTIVATIONS.items()},
+    **{f"{name}-bwd": lambda *sizes, f=f: act_bwd(f, *sizes) for name, (_, f) in ACTIVATIONS.items()},
+    "adamw": adamw,
     "step-gpt": step_gpt, "step-mlp": step_mlp, "step-resnet": step_resnet,
 }
 

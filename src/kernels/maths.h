@@ -1,6 +1,6 @@
 // Elementary functions of one value and their derivatives, f32 and f64 (fn_value_f32, fn_grad_f64, ...), shared by every
 // loop. Own polynomials (polynomials.h), no tables, no branches but selections, so loops over them become vectors; no
-// libm and no fused multiply-add, so the bits are the same on every machine and instruction set.
+// libm and no fused multiply-add but where the product is exact, so the bits are the same on every machine and instruction set.
 // Errors are measured by tests/kernels_maths_test.c. A function's limit is returned for infinite arguments.
 #ifndef SND_KERNELS_MATHS_H
 #define SND_KERNELS_MATHS_H
@@ -34,6 +34,7 @@ enum { SND_BLOCK = 1024 };  // elements that a loop over a long range takes at a
 #define T float
 #define TS f32
 #define UINT uint32_t
+#define INT int32_t
 #define C(f32, f64) f32##f
 #define MANTISSA 23
 #define BIAS 127u
@@ -43,6 +44,7 @@ enum { SND_BLOCK = 1024 };  // elements that a loop over a long range takes at a
 #undef T
 #undef TS
 #undef UINT
+#undef INT
 #undef C
 #undef MANTISSA
 #undef BIAS
@@ -52,6 +54,7 @@ enum { SND_BLOCK = 1024 };  // elements that a loop over a long range takes at a
 #define T double
 #define TS f64
 #define UINT uint64_t
+#define INT int64_t
 #define C(f32, f64) f64
 #define MANTISSA 52
 #define BIAS UINT64_C(1023)
@@ -61,6 +64,7 @@ enum { SND_BLOCK = 1024 };  // elements that a loop over a long range takes at a
 #undef T
 #undef TS
 #undef UINT
+#undef INT
 #undef C
 #undef MANTISSA
 #undef BIAS

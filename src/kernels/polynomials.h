@@ -12,6 +12,28 @@ static inline float snd_p_exp_f32(float x) {
     return p;
 }
 
+// (e^(-x/2) - 1)/x on [-0.69384, 0.69384], degree 5, relative error 1.2e-8
+static inline float snd_p_exp_half_f32(float x) {
+    float p = 2.17714542e-5f;
+    p = p * x + -2.61538134e-4f;
+    p = p * x + 2.60415401e-3f;
+    p = p * x + -2.08331308e-2f;
+    p = p * x + 1.25e-1f;
+    p = p * x + -5.00000005e-1f;
+    return p;
+}
+
+// (e^-x - 1)/x on [-0.34692, 0.34692], degree 5, relative error 1.2e-8
+static inline float snd_p_exp_minus_f32(float x) {
+    float p = 1.39337307e-3f;
+    p = p * x + -8.36922029e-3f;
+    p = p * x + 4.16664642e-2f;
+    p = p * x + -1.66665046e-1f;
+    p = p * x + 5.00000001e-1f;
+    p = p * x + -1.00000001f;
+    return p;
+}
+
 // (atanh(s)/s - 1)/s^2, x = s^2 on [0.0, 0.0296], degree 2, relative error 2.8e-7
 static inline float snd_p_log_f32(float x) {
     float p = 1.47928404e-1f;
@@ -51,19 +73,19 @@ static inline float snd_p_erf_f32(float x) {
     return p;
 }
 
-// (a+4) e^(a^2/2) erfc(a/sqrt 2)/2, x = (a-4)/(a+4) on [-1.0, 0.56757], degree 10, relative error 2.5e-9
-static inline float snd_p_erfc_f32(float x) {
-    float p = -5.26456498e-5f;
-    p = p * x + -2.34621761e-4f;
-    p = p * x + 1.69355458e-4f;
-    p = p * x + 1.64629561e-3f;
-    p = p * x + -3.48807553e-3f;
-    p = p * x + -7.54526816e-3f;
-    p = p * x + 6.03972939e-2f;
-    p = p * x + -1.86521307e-1f;
-    p = p * x + 3.87137382e-1f;
-    p = p * x + -6.07896658e-1f;
-    p = p * x + 7.5528513e-1f;
+// e^(x^2/2) erfc(x/sqrt 2)/2 on [0.0, 14.5] is a ratio, relative error 7.4e-9: -2^-64 times what is divided, degree 4; xx = x x
+static inline float snd_p_tail_over_f32(float x, float xx) {
+    float p = -2.16269587e-20f;
+    p = p * xx + (-2.14182416e-19f * x + -9.6772526e-19f);
+    p = p * xx + (-2.31822385e-18f * x + -2.64883139e-18f);
+    return p;
+}
+
+// what it is divided by, degree 5; xx = x x
+static inline float snd_p_tail_under_f32(float x, float xx) {
+    float p = x + 9.90424374f;
+    p = p * xx + (4.57320037e+1f * x + 1.17294483e+2f);
+    p = p * xx + (1.63500368e+2f * x + 9.77246289e+1f);
     return p;
 }
 
@@ -79,6 +101,38 @@ static inline double snd_p_exp_f64(double x) {
     p = p * x + 4.1666666666623821e-2;
     p = p * x + 1.6666666666666667e-1;
     p = p * x + 5.000000000000001e-1;
+    return p;
+}
+
+// (e^(-x/2) - 1)/x on [-0.69384, 0.69384], degree 10, relative error 2.0e-17
+static inline double snd_p_exp_half_f64(double x) {
+    double p = -1.2258453481260792e-11;
+    p = p * x + 2.6978999557062692e-10;
+    p = p * x + -5.3822764003907983e-9;
+    p = p * x + 9.6880875056355098e-8;
+    p = p * x + -1.550099208984553e-6;
+    p = p * x + 2.1701388957423438e-5;
+    p = p * x + -2.604166666664401e-4;
+    p = p * x + 2.6041666666607745e-3;
+    p = p * x + -2.0833333333333339e-2;
+    p = p * x + 1.2500000000000014e-1;
+    p = p * x + -5.0e-1;
+    return p;
+}
+
+// (e^-x - 1)/x on [-0.34692, 0.34692], degree 10, relative error 2.0e-17
+static inline double snd_p_exp_minus_f64(double x) {
+    double p = -2.5105312729622102e-8;
+    p = p * x + 2.7626495546432196e-7;
+    p = p * x + -2.7557255170000887e-6;
+    p = p * x + 2.4801504014426905e-5;
+    p = p * x + -1.9841269875002279e-4;
+    p = p * x + 1.3888888932751e-3;
+    p = p * x + -8.3333333333260831e-3;
+    p = p * x + 4.1666666666572391e-2;
+    p = p * x + -1.6666666666666671e-1;
+    p = p * x + 5.0000000000000057e-1;
+    p = p * x + -1.0;
     return p;
 }
 
@@ -143,32 +197,25 @@ static inline double snd_p_erf_f64(double x) {
     return p;
 }
 
-// (a+5) e^(a^2/2) erfc(a/sqrt 2)/2, x = (a-5)/(a+5) on [-1.0, 0.77273], degree 23, relative error 4.9e-19
-static inline double snd_p_erfc_f64(double x) {
-    double p = -3.8161803530042397e-10;
-    p = p * x + -1.160886448380309e-9;
-    p = p * x + 2.2208486217731487e-9;
-    p = p * x + 1.0797345335746257e-8;
-    p = p * x + -8.5556966282546327e-9;
-    p = p * x + -7.014220631960926e-8;
-    p = p * x + 4.0177962891473737e-8;
-    p = p * x + 4.3629255682225393e-7;
-    p = p * x + -3.345738518771817e-7;
-    p = p * x + -2.7707204135122385e-6;
-    p = p * x + 3.9798048993290895e-6;
-    p = p * x + 1.6681639595174006e-5;
-    p = p * x + -4.976245616870157e-5;
-    p = p * x + -5.9375807358891233e-5;
-    p = p * x + 5.4489899275840261e-4;
-    p = p * x + -7.9786938929585886e-4;
-    p = p * x + -2.9933767618687429e-3;
-    p = p * x + 2.0795066799260342e-2;
-    p = p * x + -6.9118638706878137e-2;
-    p = p * x + 1.6502036617040715e-1;
-    p = p * x + -3.1353315667128745e-1;
-    p = p * x + 4.9530561596997607e-1;
-    p = p * x + -6.6538250289005685e-1;
-    p = p * x + 7.6919304975006296e-1;
+// e^(x^2/2) erfc(x/sqrt 2)/2 on [0.0, 39.0] is a ratio, relative error 4.1e-18: -2^-64 times what is divided, degree 10; xx = x x
+static inline double snd_p_tail_over_f64(double x, double xx) {
+    double p = -2.1626704355379371e-20;
+    p = p * xx + (-6.5611949352175942e-19 * x + -9.8174355659395839e-18);
+    p = p * xx + (-9.4078703360875957e-17 * x + -6.3436676766815243e-16);
+    p = p * xx + (-3.1312850248049987e-15 * x + -1.1439835409415571e-14);
+    p = p * xx + (-3.0575549974023805e-14 * x + -5.7455768351410977e-14);
+    p = p * xx + (-6.9157425397063428e-14 * x + -4.1219874384478298e-14);
+    return p;
+}
+
+// what it is divided by, degree 11; xx = x x
+static inline double snd_p_tail_under_f64(double x, double xx) {
+    double p = x + 3.033839473368565e+1;
+    p = p * xx + (4.5494968204907431e+2 * x + 4.3804558152230746e+3);
+    p = p * xx + (2.9784517284155454e+4 * x + 1.4907733705172633e+5);
+    p = p * xx + (5.5740270148786578e+5 * x + 1.5501780191275396e+6);
+    p = p * xx + (3.131470901140231e+6 * x + 4.3632770048747183e+6);
+    p = p * xx + (3.7648375683562485e+6 * x + 1.5207449470418544e+6);
     return p;
 }
 

@@ -262,6 +262,8 @@ static void conv_dw(const job *j, desk *d) {
     { "limit", what, unit, "", run, NULL, bytes, NULL, t, R, D, 0, 0, big }
 #define EACH(what, R, D, run, limit, bytes, bound, how)                                                                \
     { "elementwise", what " " #R "x" #D, "GB/s", bound, run, limit, bytes, bytes, SND_F32, R, D, 0, how, false }
+#define FAR(what, R, D, run, limit, bytes, bound, how)                                                                 \
+    { "elementwise", what " " #R "x" #D, "GB/s", bound, run, limit, bytes, bytes, SND_F32, R, D, 0, how, true }
 static const job jobs[] = {
     LIMIT("multiply-adds", SND_F32, "GFLOP/s", peak, NULL, 0, 0, false),
     LIMIT("multiply-adds", SND_F64, "GFLOP/s", peak, NULL, 0, 0, false),
@@ -323,6 +325,12 @@ static const job jobs[] = {
     EACH("relu bwd", 256, 256, relu_bwd, copy, two, "copy", 0),
     EACH("gelu", 256, 256, unary, copy, two, "copy", SND_KFN_GELU),
     EACH("gelu bwd", 256, 256, unary_bwd, triad, three, "add", SND_KFN_GELU),
+    EACH("gelu_tanh", 256, 256, unary, copy, two, "copy", SND_KFN_GELU_TANH),
+    EACH("gelu_tanh bwd", 256, 256, unary_bwd, triad, three, "add", SND_KFN_GELU_TANH),
+    EACH("silu", 256, 256, unary, copy, two, "copy", SND_KFN_SILU),
+    EACH("silu bwd", 256, 256, unary_bwd, triad, three, "add", SND_KFN_SILU),
+    FAR("gelu_tanh", 8192, 3072, unary, stream, two, "streaming copy", SND_KFN_GELU_TANH),
+    FAR("gelu_tanh bwd", 8192, 3072, unary_bwd, stream_triad, three, "streaming add", SND_KFN_GELU_TANH),
     EACH("tanh", 256, 256, unary, copy, two, "copy", SND_KFN_TANH),
     EACH("exp", 256, 256, unary, copy, two, "copy", SND_KFN_EXP),
     EACH("softmax", 256, 256, softmax, copy, two, "copy", 0),
@@ -343,6 +351,7 @@ static const job jobs[] = {
 #undef CONV
 #undef LIMIT
 #undef EACH
+#undef FAR
 
 // What the rival is asked for, followed by the job's three sizes.
 static const struct {
@@ -366,6 +375,10 @@ static const struct {
     {loss, 0, "loss"},
     {unary, SND_KFN_GELU, "gelu-fwd"},
     {unary_bwd, SND_KFN_GELU, "gelu-bwd"},
+    {unary, SND_KFN_GELU_TANH, "gelu_tanh-fwd"},
+    {unary_bwd, SND_KFN_GELU_TANH, "gelu_tanh-bwd"},
+    {unary, SND_KFN_SILU, "silu-fwd"},
+    {unary_bwd, SND_KFN_SILU, "silu-bwd"},
     {adamw, 0, "adamw"},
 };
 static const char *rival_word(const job *j) {
