@@ -356,6 +356,35 @@ static void statistics_beside_the_plain_step(void **state) {
     assert_true(isnan(rows[0].mib) && isnan(rows[0].ratio.mid));
 }
 
+static sonde_status count_calls(void *ctx) {
+    ++*(int *)ctx;
+    const double start = snd_now();
+    while (snd_now() - start < 1e-3) continue;
+    return SONDE_OK;
+}
+// One call warms, each turn is one more.
+static void a_row_that_takes_long_has_three_turns(void **state) {
+    (void)state;
+    const snd_bench_opts o = {.threads = 1};
+    const double patience[] = {0, 60, 1e-9};
+    const int calls[] = {8, 8, 4};
+    for (int k = 0; k < 3; k++) {
+        int n = 0;
+        snd_bench_row row;
+        const snd_bench_work w = {.group = "g",
+                                  .name = "n",
+                                  .unit = "calls/s",
+                                  .work = 1e9,
+                                  .run = count_calls,
+                                  .ctx = &n,
+                                  .turns = 7,
+                                  .patience = patience[k]};
+        assert_int_equal(snd_bench_measure(&o, &w, &row), SONDE_OK);
+        assert_int_equal(n, calls[k]);
+        assert_true(row.rate.mid > 0 && row.rate.mid <= 1001);
+    }
+}
+
 static void limits_are_measured(void **state) {
     (void)state;
     const char *const word = "limit";
@@ -386,6 +415,7 @@ int main(void) {
         cmocka_unit_test(a_slow_rival_can_be_left),
         cmocka_unit_test(a_step_beside_a_rival),
         cmocka_unit_test(statistics_beside_the_plain_step),
+        cmocka_unit_test(a_row_that_takes_long_has_three_turns),
         cmocka_unit_test(limits_are_measured),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -466,28 +466,34 @@ static sonde_status his_turn(const snd_bench_opts *o, const snd_bench_work *w, t
     return SONDE_OK;
 }
 
+enum { FEWEST_TURNS = 3 };
+static bool enough(const snd_bench_work *w, int done, double start) {
+    return done == w->turns || (done >= FEWEST_TURNS && w->patience > 0 && snd_now() - start > w->patience);
+}
+
 sonde_status snd_bench_measure(const snd_bench_opts *o, const snd_bench_work *w, snd_bench_row *row) {
     turns t;
     double first;
+    int n = 0;
     if (o->rival) SND_TRY(snd_rival_case(o->rival, w->rival)); // comes back warm
     SND_TRY(run_seconds(o, w, 1, &first));                     // warms
     t.calls = calls_for(first, w->least);
     t.limit_calls = w->limit ? calls_for(limit_seconds(o, w, 1), w->least_limit) : 0;
-    for (int i = 0; i < w->turns; i++) {
+    for (const double start = snd_now(); !enough(w, n, start); n++) {
         SND_FAIL_IF(stopped(o), SONDE_EINTERRUPTED, "stopped in %s %s", w->group, w->name);
-        if (i % 2) SND_TRY(his_turn(o, w, &t, i)); // nobody is always the first
-        SND_TRY(our_turn(o, w, &t, i));
-        if (i % 2 == 0) SND_TRY(his_turn(o, w, &t, i));
-        t.ratio[i] = o->rival ? t.rate[i] / t.rival[i] : NAN;
+        if (n % 2) SND_TRY(his_turn(o, w, &t, n)); // nobody is always the first
+        SND_TRY(our_turn(o, w, &t, n));
+        if (n % 2 == 0) SND_TRY(his_turn(o, w, &t, n));
+        t.ratio[n] = o->rival ? t.rate[n] / t.rival[n] : NAN;
     }
     *row = (snd_bench_row){.group = w->group, .threads = w->threads, .unit = w->unit, .bound = w->bound};
     snprintf(row->name, sizeof row->name, "%s", w->name);
-    row->rate = snd_bench_stat_of(t.rate, w->turns);
-    row->bound_rate = snd_bench_stat_of(t.bound, w->turns);
-    row->share = snd_bench_stat_of(t.share, w->turns);
+    row->rate = snd_bench_stat_of(t.rate, n);
+    row->bound_rate = snd_bench_stat_of(t.bound, n);
+    row->share = snd_bench_stat_of(t.share, n);
     row->seconds = row->items = row->mib = row->rival_mib = NAN;
-    row->ratio = snd_bench_stat_of(t.ratio, w->turns);
-    row->rival = o->rival ? snd_bench_stat_of(t.rival, w->turns) : row->ratio;
+    row->ratio = snd_bench_stat_of(t.ratio, n);
+    row->rival = o->rival ? snd_bench_stat_of(t.rival, n) : row->ratio;
     return SONDE_OK;
 }
 
@@ -539,6 +545,7 @@ static sonde_status measure(const snd_bench_opts *o, const job *j, desk *d, snd_
                               .turns = o->quick   ? 5
                                        : o->rival ? 11
                                                   : 15,
+                              .patience = 3,
                               .least = least,
                               .least_limit = least};
     return snd_bench_measure(o, &w, row);

@@ -14,6 +14,7 @@ typedef struct snd_bench_work {
     void *ctx;
     const char *rival;         // what the rival is asked for, NULL: he has none
     int turns;
+    double patience;           // seconds after which three turns are enough, 0: no end
     double least, least_limit; // seconds of a turn, filled with calls
 } snd_bench_work;
 

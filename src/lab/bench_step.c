@@ -204,6 +204,7 @@ static sonde_status measure_step(const snd_bench_opts *o, training *g, snd_bench
                               .ctx = g,
                               .rival = g->s->rival,
                               .turns = o->quick ? 3 : 5,
+                              .patience = 10,
                               .least = 0.02,
                               .least_limit = 0.05};
     SND_TRY(snd_bench_measure(o, &w, row));
@@ -244,6 +245,7 @@ static sonde_status measure_pair(const snd_bench_opts *o, const char *name, pair
                               .limit = run_without,
                               .ctx = p,
                               .turns = o->quick ? 5 : 11,
+                              .patience = 10,
                               .least = 0.02,
                               .least_limit = 0.02};
     SND_TRY(snd_bench_measure(o, &w, row));
