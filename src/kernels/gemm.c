@@ -229,13 +229,13 @@ static bool own_is_faster(const gemm_job *j) {
     return j->t == SND_F32 && snd_k_isa() == SND_ISA_AVX512 && j->tb && !j->ta && j->M > 8;
 }
 
-// Taking the operands apart is worth it where each number meets enough others. One Emerald Rapids core, GFLOP/s, apart
-// beside the better of the others, whichever operand is transposed: 128x512x512 166 (144) NT, 168 (174) NN; 256x256x256
-// 160 (148) NT, 172 (171) NN; 256x768x768 188 to 198 (150 to 172); 2304x768x2048 198 to 223 (126 to 160).
+// Taking the operands apart is worth it where each number meets many others. One Emerald Rapids core, GFLOP/s, apart beside
+// the better of the others, whichever operand is transposed: 256x256x256 160 (148) NT, 172 (171) NN; 256x768x768 188 to 198
+// (150 to 172); 2304x768x2048 198 to 223 (126 to 160). Tiles gain nothing where a shared host holds them back, and whole
+// steps of width 256 lost a tenth by them: so only from 2^27 products of numbers on.
 static bool apart_is_faster(const gemm_job *j) {
-    const bool turned = j->tb && !j->ta; // which the others are slower at
-    const int64_t least = turned ? 128 : 192, products = (int64_t)1 << (turned ? 22 : 24);
-    return j->t == SND_F32 && snd_k_bf16x3_is_fast() && j->M >= least && j->N >= least && j->K >= 128 &&
+    const int64_t least = 128, products = (int64_t)1 << 27;
+    return j->t == SND_F32 && snd_k_bf16x3_is_fast() && j->M >= least && j->N >= least && j->K >= least &&
            j->M * j->N * j->K >= products;
 }
 
