@@ -197,6 +197,23 @@ static void a_loss_that_runs_away(void **state) {
     close_scene(&s);
 }
 
+// Too few steps for the usual mean: the last one judges by all.
+static void a_short_run_that_runs_away(void **state) {
+    (void)state;
+    scene s = open_scene();
+    s.t->s.steps = 8;
+    steps(&s, 1, log(3));
+    steps(&s, 6, log(3) + 50);
+    assert_int_equal(step(&s, log(3) + 50, 1), SONDE_EDIVERGED);
+    assert_non_null(told(&s, "diverged"));
+    close_scene(&s);
+    s = open_scene();
+    s.t->s.steps = 8;
+    steps(&s, 8, log(3) + 0.9);
+    assert_null(told(&s, "diverged"));
+    close_scene(&s);
+}
+
 // U72: in f16 the first overflow of either pass is named, and what ends a run; skipped steps say nothing to the other rules.
 static void f16_overflows(void **state) {
     (void)state;
@@ -269,8 +286,9 @@ int main(void) {
         cmocka_unit_test(a_quiet_run),           cmocka_unit_test(the_first_loss),
         cmocka_unit_test(an_update_jumps),       cmocka_unit_test(a_gradient_jumps),
         cmocka_unit_test(a_branch_dies),         cmocka_unit_test(the_unigram_plateau),
-        cmocka_unit_test(a_loss_that_runs_away), cmocka_unit_test(f16_overflows),
-        cmocka_unit_test(f16_underflows),        cmocka_unit_test(batch_norm_is_behind),
+        cmocka_unit_test(a_loss_that_runs_away), cmocka_unit_test(a_short_run_that_runs_away),
+        cmocka_unit_test(f16_overflows),         cmocka_unit_test(f16_underflows),
+        cmocka_unit_test(batch_norm_is_behind),
     };
     return cmocka_run_group_tests(tests, make_text, remove_text);
 }

@@ -110,15 +110,17 @@ static void look_at_first(snd_watcher *w, double loss) {
                           num(b, w->classes)));
 }
 
-static bool has_diverged(snd_watcher *w, int64_t step) {
+// A run of fewer steps is judged at its end, by what there is.
+static bool has_diverged(snd_watcher *w, int64_t step, bool last) {
     double sum = 0;
-    if (w->n < RECENT) return false;
-    for (int i = 0; i < RECENT; i++) sum += w->recent[i];
-    const double mean = sum / RECENT, limit = fmax(w->first, w->classes) + ROWS[DIVERGED].threshold;
+    const int n = w->n < RECENT ? (int)w->n : RECENT;
+    if (n < RECENT && !last) return false;
+    for (int i = 0; i < n; i++) sum += w->recent[i];
+    const double mean = sum / n, limit = fmax(w->first, w->classes) + ROWS[DIVERGED].threshold;
     if (!(mean > limit)) return false;
     char a[40], b[40];
     find(w, DIVERGED, snd_arena_printf(w->arena, "step %lld", (long long)step), mean, limit,
-         snd_arena_printf(w->arena, "the mean loss of the last %d steps is %s; it began at %s", RECENT, num(a, mean),
+         snd_arena_printf(w->arena, "the mean loss of the last %d steps is %s; it began at %s", n, num(a, mean),
                           num(b, w->first)));
     return true;
 }
@@ -266,7 +268,8 @@ sonde_status snd_watcher_step(snd_watcher *w, snd_trainer *t, const snd_step *s)
     look_at_lost(w, s);
     for (int i = 0; i < s->n_layers && s->step > t->s.warmup; i++) look_at_layer(w, s, i);
     look_at_batch_norms(w, s);
-    SND_FAIL_IF(has_diverged(w, s->step), SONDE_EDIVERGED, "step %lld: %s", (long long)s->step, w->found[DIVERGED].why);
+    SND_FAIL_IF(has_diverged(w, s->step, s->step == t->s.steps), SONDE_EDIVERGED, "step %lld: %s", (long long)s->step,
+                w->found[DIVERGED].why);
     return SONDE_OK;
 }
 
