@@ -108,7 +108,9 @@ static void put_tables(snd_cli *c, const snd_bench_about *a, const snd_bench_row
                 "machine slows both");
     if (steps) snd_note(c, "GFLOP/s of a step: its products' alone, against the multiply-adds");
     if (strstr(a->gemm_f32, "bf16x3"))
-        snd_note(c, "large f32 products are made of bf16 numbers here, three to an operand: that may pass the multiply-adds");
+        snd_note(
+            c,
+            "large f32 products are made of bf16 numbers here, three to an operand: that may pass the multiply-adds");
     const double busy = 0.3; // of a processor
     if (a->load > busy && !a->cpu_time)
         snd_note(c, "the machine was busy just before (load %s): spreads tell how much that matters%s",
