@@ -91,11 +91,14 @@ bool snd_cpu_avx512_bf16(void) {
 }
 
 // SONDE_ISA=avx512 leaves the tiles alone.
+static bool may_use_amx_bf16(void) {
+    const char *wish = getenv("SONDE_ISA");
+    return !(wish && strcmp(wish, "avx512") == 0) && has_amx_bf16();
+}
+
 bool snd_cpu_amx_bf16(void) {
     static _Atomic int known;
-    const char *wish = getenv("SONDE_ISA");
-    if (wish && strcmp(wish, "avx512") == 0) return false;
-    return snd_cpu_avx512_bf16() && asked_once(&known, has_amx_bf16);
+    return snd_cpu_avx512_bf16() && asked_once(&known, may_use_amx_bf16);
 }
 
 size_t snd_memory_bytes(void) {

@@ -1,8 +1,8 @@
 // Fronts of products by bf16 numbers. C is cut into a grid of tiles that depends on the shape only.
 // Rounded operands: op(A) is rounded and packed once, into the caller's memory; a tile's thread rounds and packs the columns
 // of op(B) that it reads, block by block of k, and multiplies in the best way that the processor has.
-// Operands taken apart in three, which gives f32 products at nearly twice the speed of multiply-adds where there are tiles:
-// a tile's thread packs all that it reads while the tiles work.
+// Operands taken apart in three, which gives f32 products faster than multiply-adds can be where there are tiles: a tile's
+// thread packs all that it reads.
 #include "kernels/bf16.h"
 #include "kernels/rows.h"
 #include <assert.h>
@@ -13,15 +13,18 @@ typedef struct way {
     snd_kt_bf16_pack *pack;
     snd_kt_bf16_block *block;
     snd_kt_bf16_put *put;
+    snd_kt_bf16x3_tile *tile; // of operands taken apart; NULL where nobody wants that
 } way;
 
 static const way ways[] = {
-    [SND_KBF16_BASE] = {"f32 by plain C", snd_k_bf16_pack_base, snd_k_bf16_block_base, snd_k_bf16_put_base},
-    [SND_KBF16_AVX2] = {"f32 by AVX2", snd_k_bf16_pack_avx2, snd_k_bf16_block_avx2, snd_k_bf16_put_avx2},
-    [SND_KBF16_AVX512] = {"f32 by AVX-512", snd_k_bf16_pack_avx512, snd_k_bf16_block_avx512, snd_k_bf16_put_avx512},
+    [SND_KBF16_BASE] = {"f32 by plain C", snd_k_bf16_pack_base, snd_k_bf16_block_base, snd_k_bf16_put_base,
+                        snd_k_bf16_tile_x3_base},
+    [SND_KBF16_AVX2] = {"f32 by AVX2", snd_k_bf16_pack_avx2, snd_k_bf16_block_avx2, snd_k_bf16_put_avx2, NULL},
+    [SND_KBF16_AVX512] = {"f32 by AVX-512", snd_k_bf16_pack_avx512, snd_k_bf16_block_avx512, snd_k_bf16_put_avx512,
+                          NULL},
     [SND_KBF16_PAIRS] = {"AVX512-BF16", snd_k_bf16_pack_avx512bf16, snd_k_bf16_block_avx512bf16,
-                         snd_k_bf16_put_avx512bf16},
-    [SND_KBF16_TILES] = {"AMX", snd_k_bf16_pack_amx, snd_k_bf16_block_amx, snd_k_bf16_put_amx},
+                         snd_k_bf16_put_avx512bf16, NULL},
+    [SND_KBF16_TILES] = {"AMX", snd_k_bf16_pack_amx, snd_k_bf16_block_amx, snd_k_bf16_put_amx, snd_k_bf16_tile_x3_amx},
 };
 
 static _Atomic int limit; // test hook
@@ -122,29 +125,39 @@ size_t snd_k_gemm_bf16_scratch(int64_t M, int64_t K) {
     return (size_t)(ceil_div(M, SND_BF16_LINES) * ceil_div(K, 32)) * SND_BF16_LINES * 32 * sizeof(uint16_t);
 }
 
+static job job_of(bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const float *A, int64_t lda,
+                  const float *B, int64_t ldb, double beta, float *C, int64_t ldc) {
+    assert(lda >= (ta ? M : K) && ldb >= (tb ? K : N) && ldc >= N);
+    return (job){.ta = ta,
+                 .tb = tb,
+                 .stream = (double)M * (double)N * sizeof *C >= 32 << 20, // what no cache holds until it is read
+                 .M = M,
+                 .N = N,
+                 .K = K > 0 ? K : 0,
+                 .lda = lda,
+                 .ldb = ldb,
+                 .ldc = ldc,
+                 .alpha = alpha,
+                 .beta = beta,
+                 .A = A,
+                 .B = B,
+                 .C = C};
+}
+
+// How many are worth waking.
+static int threads_of(const job *j, int th) {
+    return j->M * j->N * j->K < 1 << 18 ? 1 : th;
+}
+
 void snd_k_gemm_bf16(int th, bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const float *A,
                      int64_t lda, const float *B, int64_t ldb, double beta, float *C, int64_t ldc, void *scratch) {
-    assert(lda >= (ta ? M : K) && ldb >= (tb ? K : N) && ldc >= N);
+    job j = job_of(ta, tb, M, N, K, alpha, A, lda, B, ldb, beta, C, ldc);
     if (M <= 0 || N <= 0) return;
-    job j = {.w = way_now(),
-             .ta = ta,
-             .tb = tb,
-             .stream = (double)M * (double)N * sizeof *C >= 32 << 20, // what no cache holds until it is read
-             .M = M,
-             .N = N,
-             .K = K > 0 ? K : 0,
-             .strips = ceil_div(M, SND_BF16_LINES),
-             .lda = lda,
-             .ldb = ldb,
-             .ldc = ldc,
-             .alpha = alpha,
-             .beta = beta,
-             .A = A,
-             .B = B,
-             .C = C,
-             .packed = scratch};
+    j.w = way_now();
+    j.strips = ceil_div(M, LINES);
+    j.packed = scratch;
     choose_grid(&j);
-    const int threads = M * N * K < 1 << 18 ? 1 : th;
+    const int threads = threads_of(&j, th);
     snd_parallel(threads, ceil_div(j.K, SND_BF16_DEPTH) * ceil_div(j.strips, TOGETHER), pack_task, &j);
     snd_parallel(threads, ceil_div(M, j.rows) * j.across, tile_task, &j);
 }
@@ -179,8 +192,7 @@ static void apart_task(void *ctx, int64_t t) {
                                   .B = j->B + (j->tb ? c * j->ldb : c)};
     float *const C = j->C + r * j->ldc + c;
     snd_bf16_range of_a, of_b;
-    const bool fast = snd_k_bf16x3_is_fast();
-    (fast ? snd_k_bf16_tile_x3_amx : snd_k_bf16_tile_x3_base)(&tile, sums, &of_a, &of_b);
+    j->w->tile(&tile, sums, &of_a, &of_b);
     const int64_t strip = ceil_div(tile.n, LINES) * LINES * LINES, strips = ceil_div(tile.m, LINES);
     const bool away = j->stream && j->alpha == 1 && j->beta == 0; // C leaves the cache: the sums are what is left of it
     if (!in_range(&of_a, &of_b)) {                                // by multiply-adds, then
@@ -190,8 +202,7 @@ static void apart_task(void *ctx, int64_t t) {
         return;
     }
     if (away && j->end) snd_k_gemm_top(j->end, SND_PICK(absmax, SND_F32)(strips * strip, sums));
-    ways[fast ? SND_KBF16_TILES : SND_KBF16_BASE].put(tile.m, tile.n, strip, LINES * LINES, j->stream, sums,
-                                                      (float)j->alpha, (float)j->beta, C, j->ldc);
+    j->w->put(tile.m, tile.n, strip, LINES * LINES, j->stream, sums, (float)j->alpha, (float)j->beta, C, j->ldc);
     if (!away) snd_k_gemm_end(j->end, SND_F32, c, tile.m, tile.n, C, j->ldc);
 }
 
@@ -212,24 +223,12 @@ static void choose_square_grid(job *j) {
 void snd_k_gemm_bf16x3(int th, bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const float *A,
                        int64_t lda, const float *B, int64_t ldb, double beta, float *C, int64_t ldc,
                        snd_gemm_end *end) {
-    assert(lda >= (ta ? M : K) && ldb >= (tb ? K : N) && ldc >= N);
+    job j = job_of(ta, tb, M, N, K, alpha, A, lda, B, ldb, beta, C, ldc);
     if (M <= 0 || N <= 0) return;
     assert(K > 0);
-    job j = {.ta = ta,
-             .tb = tb,
-             .stream = (double)M * (double)N * sizeof *C >= 32 << 20 && !(end && end->bias),
-             .M = M,
-             .N = N,
-             .K = K,
-             .lda = lda,
-             .ldb = ldb,
-             .ldc = ldc,
-             .alpha = alpha,
-             .beta = beta,
-             .A = A,
-             .B = B,
-             .C = C,
-             .end = end};
+    j.w = &ways[snd_k_bf16x3_is_fast() ? SND_KBF16_TILES : SND_KBF16_BASE];
+    j.end = end;
+    if (end && end->bias) j.stream = false; // the bias is added to C itself
     choose_square_grid(&j);
-    snd_parallel(M * N * K < 1 << 18 ? 1 : th, ceil_div(M, j.rows) * j.across, apart_task, &j);
+    snd_parallel(threads_of(&j, th), ceil_div(M, j.rows) * j.across, apart_task, &j);
 }
