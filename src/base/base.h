@@ -158,6 +158,7 @@ void snd_parallel(int threads, int64_t n, void (*fn)(void *ctx, int64_t task), v
 typedef enum snd_isa { SND_ISA_NONE, SND_ISA_BASE, SND_ISA_AVX2, SND_ISA_AVX512 } snd_isa;
 snd_isa snd_isa_best(void);                    ///< what this CPU runs; SONDE_ISA=base|avx2|avx512 in the environment lowers it
 bool snd_cpu_avx512_bf16(void);                ///< has AVX-512 for bf16
+bool snd_cpu_is_amd(void);                     ///< of AMD's, whose fetching ahead differs from Intel's
 bool snd_cpu_amx_bf16(void);                   ///< has tiles for bf16 as well, and the system lets this process use them
 
 /// Writes a whole file by way of a temporary name in the same folder, then renames it. A symbolic link is followed,

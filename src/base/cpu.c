@@ -39,6 +39,15 @@ snd_isa snd_isa_best(void) {
     return cpu < cap ? cpu : cap;
 }
 
+bool snd_cpu_is_amd(void) {
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    return __builtin_cpu_is("amd");
+#else
+    return false;
+#endif
+}
+
 // ---- instructions on bf16 -------------------------------------------------------------------------------------------
 
 #if defined(__x86_64__)

@@ -197,7 +197,7 @@ static void apart_task(void *ctx, int64_t t) {
     const bool away = j->stream && j->alpha == 1 && j->beta == 0; // C leaves the cache: the sums are what is left of it
     if (!in_range(&of_a, &of_b)) {                                // by multiply-adds, then
         SND_PICK(gemm, SND_F32)
-        (j->ta, j->tb, tile.m, tile.n, j->K, j->alpha, tile.A, j->lda, tile.B, j->ldb, j->beta, C, j->ldc, NULL);
+        (j->ta, j->tb, tile.m, tile.n, j->K, j->alpha, tile.A, j->lda, tile.B, j->ldb, j->beta, C, j->ldc, false, NULL);
         snd_k_gemm_end(j->end, SND_F32, c, tile.m, tile.n, C, j->ldc);
         return;
     }

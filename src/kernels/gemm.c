@@ -150,7 +150,7 @@ typedef struct gemm_job {
     snd_kgemm how;
     snd_dtype t;
     snd_kt_gemm *own;
-    bool ta, tb;
+    bool ta, tb, ask;
     int64_t M, N, K, lda, ldb, ldc, rows, cols, across; // tiles are rows x cols, `across` of them side by side
     double alpha, beta;
     const void *A, *B;
@@ -207,7 +207,7 @@ static void tile_task(void *ctx, int64_t i) {
     if (j->how == SND_KGEMM_OPENBLAS)
         blas_tile(j, m, n, a, b, c);
     else if (!done)
-        j->own(j->ta, j->tb, m, n, j->K, j->alpha, a, j->lda, b, j->ldb, j->beta, c, j->ldc, columns(j, i + 1));
+        j->own(j->ta, j->tb, m, n, j->K, j->alpha, a, j->lda, b, j->ldb, j->beta, c, j->ldc, j->ask, columns(j, i + 1));
     snd_k_gemm_end(j->end, j->t, c0, m, n, c, j->ldc);
 }
 
@@ -222,9 +222,10 @@ static bool fits_int(const gemm_job *j) {
            j->ldc <= INT_MAX;
 }
 
-// oneDNN 2.6.3 packs an operand that is stored transposed slowly: x Wᵀ runs at 0.6 (64 rows) to 0.89 of a core's roof,
-// by our own loop at 0.90 to 0.95; where nothing is transposed or A is, oneDNN reaches 0.97 to 0.98, we 0.92 to 0.96. A
-// strip of fewer rows than ours would be multiplied in vain.
+// oneDNN 2.6.3 packs an operand that is stored transposed slowly: on Zen 4 x Wᵀ runs at 0.6 (64 rows) to 0.89 of a core's
+// roof, by our own loop at 0.90 to 0.95; where nothing is transposed or A is, oneDNN reaches 0.97 to 0.98, we 0.92 to 0.96.
+// On Emerald Rapids x Wᵀ is 0.87 to 0.95 and 0.94 to 1.04 of the better of oneDNN's own calls, the other two 0.98 to 1.0
+// and 0.75 to 0.92. A strip of fewer rows than ours would be multiplied in vain.
 static bool own_is_faster(const gemm_job *j) {
     return j->t == SND_F32 && snd_k_isa() == SND_ISA_AVX512 && j->tb && !j->ta && j->M > 8;
 }
@@ -247,22 +248,27 @@ static snd_kgemm choose_kernel(const gemm_job *j) {
     return apart_is_faster(j) ? SND_KGEMM_BF16X3 : own_is_faster(j) ? SND_KGEMM_OWN : backend(j->t);
 }
 
-// Our own loop copies 128 columns of B at a time. Tiles of about 256 x 192 suit oneDNN, whose kernels are 48 columns wide
-// and pack their operands anew for every tile (128 x 128 is 3 % slower, 64 wide a tenth). Where there would be fewer than
-// four, tiles are smaller, and a few large ones are cut once more so that two or four threads find equal shares.
+// Our own loop copies up to 128 columns of B at a time, for 256 rows. Where that gives fewer than four tiles they have
+// fewer columns, down to a panel's 32: of fewer rows B would be copied twice. Tiles of about 256 x 192 suit oneDNN, whose
+// kernels are 48 columns wide and pack their operands anew for every tile (128 x 128 is 3 % slower, 64 wide a tenth). Where
+// there would be fewer than four, tiles are smaller, and a few large ones are cut once more, by rows where there are
+// enough, so that two or four threads find equal shares.
 static void choose_grid(gemm_job *j) {
     const bool own = j->how == SND_KGEMM_OWN;
-    int64_t down = ceil_div(j->M, 256), over = ceil_div(j->N, own ? 128 : 192), multiple = own ? 32 : 48;
+    const int64_t panel = 32;
+    int64_t down = ceil_div(j->M, 256), over = ceil_div(j->N, own ? 4 * panel : 192), multiple = own ? panel : 48;
+    const int64_t panels = j->N * down / (4 * panel); // of one of four tiles
+    if (own && down * over < 4 && panels) over = ceil_div(j->N, panels * panel);
     if (down * over < 4 || (!own && j->M <= 128)) {
         down = ceil_div(j->M, 128);
         over = ceil_div(j->N, 128);
         multiple = 16; // whole vectors
         const bool large = j->M * j->N * j->K >= 1 << 21;
         if (large && down * over % 2 && down * over < 8) {
-            if (j->N >= 128)
-                over++;
-            else if (j->M >= 128)
+            if (j->M >= 128)
                 down++;
+            else if (j->N >= 128)
+                over++;
         }
     }
     j->rows = ceil_div(j->M, down);
@@ -282,6 +288,7 @@ static void gemm(int th, snd_dtype t, bool ta, bool tb, int64_t M, int64_t N, in
     }
     gemm_job j = {.t = t,
                   .own = SND_PICK(gemm, t),
+                  .ask = snd_cpu_is_amd(),
                   .ta = ta,
                   .tb = tb,
                   .M = M,

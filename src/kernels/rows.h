@@ -96,9 +96,10 @@ typedef double snd_kt_absmax(int64_t n, const void *x);
 typedef double snd_kt_finish(int64_t m, int64_t n, const void *bias, void *C, int64_t ldc);
 typedef int64_t snd_kt_count_below(int64_t n, const void *x, double limit);
 
-/// See snd_k_gemm; `next`: the B of a call to come, of the same shape, or NULL.
+/// See snd_k_gemm; `ask`: while a block of B is multiplied the one behind it is asked for, at last that of `next`, the B of
+/// a call to come of the same shape, or NULL.
 typedef void snd_kt_gemm(bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const void *A, int64_t lda,
-                         const void *B, int64_t ldb, double beta, void *C, int64_t ldc, const void *next);
+                         const void *B, int64_t ldb, double beta, void *C, int64_t ldc, bool ask, const void *next);
 /// Rows of w (n of them) with M rows of x: y[i][j] = alpha x_i.w_j + beta y[i][j].
 typedef void snd_kt_gemv(int64_t M, int64_t n, int64_t K, double alpha, const void *x, int64_t ldx, const void *w, int64_t ldw,
                          double beta, void *y, int64_t ldy);
