@@ -127,9 +127,11 @@ static void forward_block(const batch_job *j, int th, int64_t j0, int64_t n) {
     for (int64_t c = 0; c < n; c++) {
         const int64_t k = j0 + c;
         b.line.half[c] = fabs(j->mw[k]) > 1 ? 0.5 : 1; // x - m may reach twice the largest double
-        b.line.m[c] = j->mw[k] * b.line.half[c];
-        b.line.f[c] = j->rw[k] / b.line.half[c] * gain_of(j, k);
+        b.line.m[c] = j->mw[k];
+        b.line.r[c] = j->rw[k];
+        b.line.f[c] = j->rw[k] * gain_of(j, k);
         b.line.b[c] = j->b ? value_at(j->t, j->b, k) : 0;
+        b.line.s1[c] = b.line.s2[c] = 0;
     }
     run(&b, th, write_task);
     if (j->most) j->most[j0 / SND_COLS] = largest(&b);
@@ -163,6 +165,8 @@ static void backward_block(const batch_job *j, int th, int64_t j0, int64_t n) {
     b.j = j, b.j0 = j0, b.n = n;
     memcpy(b.line.m, j->m + j0, (size_t)n * sizeof *b.line.m);
     memcpy(b.line.r, j->r + j0, (size_t)n * sizeof *b.line.r);
+    for (int64_t c = 0; c < n; c++)
+        b.line.f[c] = gain_of(j, j0 + c) * j->r[j0 + c], b.line.s1[c] = b.line.s2[c] = b.line.b[c] = 0;
     run(&b, th, bwd_sums_task);
     add_parts(&b);
     for (int64_t c = 0; c < n; c++) {
@@ -171,7 +175,6 @@ static void backward_block(const batch_job *j, int th, int64_t j0, int64_t n) {
         if (j->db) put_at(j->t, j->db, k, b.s[0][c]);
         b.line.s1[c] = b.s[0][c] / (double)j->R;
         b.line.s2[c] = b.v[0][c] / (double)j->R;
-        b.line.f[c] = gain_of(j, k) * j->r[k];
     }
     if (!j->dx) return;
     run(&b, th, dx_task);
