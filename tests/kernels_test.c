@@ -279,6 +279,27 @@ static void cross_entropy(void **state) {
     for (int i = 0; i < 4; i++) CHECK_SAME(dx[i], 0);
 }
 
+// The largest logit, beyond what exp takes, wherever it stands in a row of any length; a NaN there.
+static void cross_entropy_finds_the_largest_logit(void **state) {
+    (void)state;
+    EACH_ISA(isa) EACH_TYPE(t) for (int64_t V = 1; V <= 131; V++) for (int64_t at_j = 0; at_j < V; at_j++) {
+        arr x = arr_make(t, V, 0);
+        int64_t target = at_j, used;
+        double lse;
+        for (int64_t j = 0; j < V; j++) put(&x, j, j == at_j ? 2000 : -(double)j);
+        CHECK_SAME(snd_k_xent_fwd(1, t, 1, V, 0.5, 0, x.p, &target, -1, &lse, &used), 0);
+        CHECK_SAME(lse, 1000);
+        put(&x, at_j, NAN);
+        snd_k_xent_fwd(1, t, 1, V, 0.5, 0, x.p, &target, -1, &lse, &used);
+        assert_true(isnan(lse));
+        for (int64_t j = 0; j < V; j++) put(&x, j, -INFINITY);
+        put(&x, at_j, -1e30);
+        snd_k_xent_fwd(1, t, 1, V, 0.5, 0, x.p, &target, -1, &lse, &used);
+        CHECK_SAME(lse, (t == SND_F64 ? -1e30 : (double)-1e30f) / 2);
+        arr_free(&x);
+    }
+}
+
 static void table_lists_every_variant(void **state) {
     (void)state;
     int chosen = 0, f64 = 0;
@@ -338,6 +359,7 @@ int main(void) {
         cmocka_unit_test_teardown(weighted_sums, reset_hooks),
         cmocka_unit_test_teardown(cross_entropy, reset_hooks),
         cmocka_unit_test(tables),
+        cmocka_unit_test(cross_entropy_finds_the_largest_logit),
         cmocka_unit_test(table_lists_every_variant),
     };
     return cmocka_run_group_tests_name("kernels", tests, NULL, reset_hooks);
