@@ -758,6 +758,55 @@ static void short_numbers(void **state) {
     assert_string_equal(snd_format_short(text, -INFINITY), "-inf");
 }
 
+// RFC 3720, appendix B.4, and the check value of the parametrised catalogues for "123456789".
+static void crc32c_known_answers(void **state) {
+    (void)state;
+    uint8_t up[32], down[32], zeros[32] = {0}, ones[32];
+    for (int i = 0; i < 32; i++) {
+        up[i] = (uint8_t)i;
+        down[i] = (uint8_t)(31 - i);
+        ones[i] = 255;
+    }
+    for (int way = 0; way < 2; way++) {
+        if (way) setenv("SONDE_ISA", "base", 1); // by tables
+        assert_int_equal(snd_crc32c(zeros, 32), 0x8A9136AA);
+        assert_int_equal(snd_crc32c(ones, 32), 0x62A8AB43);
+        assert_int_equal(snd_crc32c(up, 32), 0x46DD794E);
+        assert_int_equal(snd_crc32c(down, 32), 0x113FDB5C);
+        assert_int_equal(snd_crc32c("123456789", 9), 0xE3069283);
+        assert_int_equal(snd_crc32c("", 0), 0);
+    }
+    unsetenv("SONDE_ISA");
+}
+
+// The definition, bit by bit, at lengths around a word, the tables' and the three pieces' least; the data at any alignment.
+static uint32_t crc32c_by_bits(const uint8_t *p, size_t n) {
+    uint32_t c = UINT32_MAX;
+    for (size_t i = 0; i < 8 * n; i++) {
+        const uint32_t top = (c ^ p[i / 8] >> i % 8) & 1;
+        c = c >> 1 ^ (top ? 0x82F63B78 : 0);
+    }
+    return ~c;
+}
+
+static void crc32c_agrees_with_its_definition(void **state) {
+    (void)state;
+    static const size_t LENGTHS[] = {1, 7, 8, 9, 100, 4095, 4096, 4103, 49151, 49152, 49153, 49161, 98304, 99999};
+    enum { MOST = 99999 };
+    uint8_t *data = snd_malloc(MOST + 8);
+    assert_non_null(data);
+    for (int i = 0; i < MOST + 8; i++) data[i] = (uint8_t)(snd_hash(&i, sizeof i) >> 8);
+    for (size_t i = 0; i < sizeof LENGTHS / sizeof *LENGTHS; i++) {
+        const uint8_t *p = data + i % 8;
+        const uint32_t want = crc32c_by_bits(p, LENGTHS[i]);
+        assert_int_equal(snd_crc32c(p, LENGTHS[i]), want);
+        setenv("SONDE_ISA", "base", 1);
+        assert_int_equal(snd_crc32c(p, LENGTHS[i]), want);
+        unsetenv("SONDE_ISA");
+    }
+    snd_free(data);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(alloc_counts_bytes),
@@ -791,6 +840,8 @@ int main(void) {
         cmocka_unit_test(a_write_that_fails_leaves_the_old_file),
         cmocka_unit_test(files_appear_together),
         cmocka_unit_test(embedded_files_are_found),
+        cmocka_unit_test(crc32c_known_answers),
+        cmocka_unit_test(crc32c_agrees_with_its_definition),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

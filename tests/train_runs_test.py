@@ -43,6 +43,20 @@ def checkpoints(out):
     return sorted(int(n) for n in names if n.isdigit())
 
 
+CRC = []
+for byte in range(256):
+    for _ in range(8):
+        byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
+    CRC.append(byte)
+
+
+def crc32c(raw):
+    c = 0xFFFFFFFF
+    for byte in raw:
+        c = c >> 8 ^ CRC[(c ^ byte) & 255]
+    return c ^ 0xFFFFFFFF
+
+
 def whole(path):
     """A checkpoint's files are as long as they say, and of one step."""
     for f in FILES:
@@ -54,6 +68,9 @@ def whole(path):
     check(json.load(open(os.path.join(path, "state.json")))["step"] == int(os.path.basename(path)), f"{path}: another step")
     for f in ["spec.yaml", "tokenizer.json"]:
         check(os.path.getsize(os.path.join(path, f)) > 100, f"{path}/{f} is cut")
+    for f, saved in json.load(open(os.path.join(path, "state.json")))["files"].items():
+        raw = open(os.path.join(path, f), "rb").read()
+        check(saved == {"bytes": len(raw), "crc32c": f"{crc32c(raw):08x}"}, f"{path}/{f} is not what state.json says")
 
 
 def same_end(a, b, step, what):
@@ -137,7 +154,10 @@ def full_disk(data, top):
 
 
 def plant(path, name):
-    """A NaN as the first element of a tensor."""
+    """A NaN as the first element of a tensor. The checkpoint becomes one of before there were sums, or it would be refused."""
+    state = os.path.join(os.path.dirname(path), "state.json")
+    was = json.load(open(state))
+    json.dump({k: v for k, v in was.items() if k not in ("files", "crc32c")}, open(state, "w"))
     raw = bytearray(open(path, "rb").read())
     n = int.from_bytes(raw[:8], "little")
     at = 8 + n + json.loads(raw[8:8 + n])[name]["data_offsets"][0]

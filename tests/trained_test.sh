@@ -58,12 +58,38 @@ try 3 train --resume ../lm --steps 66 --data other; err "not the data that the r
 try 3 train --resume ../lm --steps 66 --data nowhere; err "nowhere"
 cp -r ../lm ../moved/text .; mv ../moved/text ../text # both copied to another place
 sed -i 's/^  folder:.*/  folder: gone/; s/^  path:.*/  path: text/' lm/checkpoints/64/spec.yaml
+try 3 eval lm -q; err "spec.yaml: "; err "were saved"
+sed -i '/^  "files": {/,/^  },/d; /^  "crc32c"/d; s/^\(  "best_step": .*\),$/\1/' lm/checkpoints/64/state.json # as before there were sums
 try 0 eval lm -q
 cd ..
 try 0 train --resume lm --steps 66 --data text -q
 try 0 generate lm --prompt "ΩΣ the Ω" --tokens 5; err "'Ω' (U+03A9), 'Σ' (U+03A3)"
 try 0 generate lm --prompt "the" --tokens 5; grep -q "does not know" err && bad "a note without a reason"
 try 0 generate lm --prompt "the" --tokens 30 --samples 40 --temperature 50 --json; grep -q '\\ufffd\|�' out && bad "<unk> was drawn"
+
+# ---- a byte that changed, a file that was cut: whoever reads it says so
+newest=$(ls lm/checkpoints | sort -n | tail -1)
+turn() { # FILE: the byte in its middle
+    python3 - "$1" <<'END'
+import sys
+raw = bytearray(open(sys.argv[1], "rb").read())
+raw[len(raw) // 2] ^= 16
+open(sys.argv[1], "wb").write(raw)
+END
+}
+for file in model.safetensors tokenizer.json spec.yaml state.json optimizer.safetensors; do
+    rm -rf hurt; cp -r lm hurt
+    turn "hurt/checkpoints/$newest/$file"
+    try 3 train --resume hurt --steps 80 -q; err "hurt/checkpoints/$newest/$file: "
+    case $file in optimizer*) continue ;; esac
+    try 3 eval hurt; err "hurt/checkpoints/$newest/$file: "
+    try 3 generate hurt --prompt a; err "hurt/checkpoints/$newest/$file: "
+    try 3 measure hurt; err "hurt/checkpoints/$newest/$file: "
+    try 3 run hurt --input in.st --output a.st; err "hurt/checkpoints/$newest/$file: "
+    : >"hurt/checkpoints/$newest/$file"
+    try 3 train --resume hurt --steps 80 -q; err "hurt/checkpoints/$newest/$file: "
+    try 3 eval hurt; err "hurt/checkpoints/$newest/$file: "
+done
 
 # ---- a trained model's own numbers
 try 0 measure lm --csv; cp out first
@@ -153,6 +179,8 @@ try 0 translate mt --source source --reference reference --beams 3
 err "BLEU = "; err "tok:13a"
 in=source; try 0 translate mt --json --beams 1; in=
 json 'd["schema"] == "sonde.translate/1" and len(d["lines"]) == 3 and all(l["score"] <= 0 for l in d["lines"])'
+rm -rf hurt; cp -r mt hurt; turn "hurt/checkpoints/150/model.safetensors"
+try 3 translate hurt --source source; err "hurt/checkpoints/150/model.safetensors: damaged, or changed after it was saved"
 printf 'AB\n' >short
 try 3 translate mt --source source --reference short; err "as many are needed"
 try 2 generate mt --prompt a; err "translate"

@@ -161,6 +161,9 @@ bool snd_cpu_avx512_bf16(void);                ///< has AVX-512 for bf16
 bool snd_cpu_is_amd(void);                     ///< of AMD's, whose fetching ahead differs from Intel's
 bool snd_cpu_amx_bf16(void);                   ///< has tiles for bf16 as well, and the system lets this process use them
 
+/// CRC-32C (Castagnoli): the remainder by the polynomial 0x1EDC6F41, bits reversed, start and end inverted. RFC 3720, B.4.
+uint32_t snd_crc32c(const void *data, size_t n);
+
 /// Writes a whole file by way of a temporary name in the same folder, then renames it. A symbolic link is followed,
 /// the permissions of a file that is replaced are kept.
 sonde_status snd_write_file(const char *path, const void *data, size_t n) SONDE_MUST_CHECK;

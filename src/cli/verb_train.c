@@ -285,6 +285,7 @@ static sonde_status find_resumed(snd_cli *c, earlier *e) {
     const char *path;
     c->file_at_fault = true;
     SND_TRY(snd_checkpoint_newest(c->arena, dir, &path));
+    SND_TRY(snd_checkpoint_check(c->arena, path, (const char *const[]){"spec.yaml"}, 1)); // before it is believed
     c->file_at_fault = false;
     *e = (earlier){strtoll(strrchr(path, '/') + 1, NULL, 10), setting_said(c)};
     c->out_dir = dir;

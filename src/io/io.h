@@ -79,8 +79,6 @@ sonde_status snd_map_unpacked(const char *path, snd_map *m) SONDE_MUST_CHECK;
 /// A whole file, unpacked when it is gzip; at most max bytes either way. Caller frees with snd_free.
 sonde_status snd_read_unpacked(const char *path, size_t max, uint8_t **data, size_t *n) SONDE_MUST_CHECK;
 
-/// CRC-32C (Castagnoli): the remainder by the polynomial 0x1EDC6F41, bits reversed, start and end inverted. RFC 3720, B.4.
-uint32_t snd_crc32c(const void *data, size_t n);
 /// Appends one TFRecord: u64 length, masked check of the length, data, masked check of the data; little-endian. The mask of a
 /// check c is (c rotated right by 15 bits) + 0xA282EAD8.
 void snd_tfrecord_put(snd_buf *b, const void *data, size_t n);

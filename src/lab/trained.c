@@ -50,6 +50,14 @@ bool snd_trained_is_file(const char *word) {
     return n > m && !strcmp(word + n - m, end) && exists(word) && !snd_is_folder(word);
 }
 
+// Those that will be read are what was saved; a folder without a state has nothing to say about it.
+static sonde_status check_files(snd_arena *a, const snd_trained *t) {
+    const char *state = join(a, t->folder, "state.json"), *slash = strrchr(t->weights, '/');
+    const char *const read[] = {slash ? slash + 1 : t->weights, "spec.yaml", "tokenizer.json"};
+    if (!state) return SONDE_ENOMEM;
+    return exists(state) ? snd_checkpoint_check(a, t->folder, read, 3) : SONDE_OK;
+}
+
 // A checkpoint's files, of which the weights may have been named.
 static sonde_status take_files(snd_arena *a, const char *weights, snd_trained *out) {
     const char *ema = join(a, out->folder, "ema.safetensors");
@@ -59,7 +67,7 @@ static sonde_status take_files(snd_arena *a, const char *weights, snd_trained *o
     if (!ema || !out->spec || !out->weights || !out->tokenizer) return SONDE_ENOMEM;
     if (!weights && exists(ema)) out->weights = ema;
     if (!exists(out->tokenizer)) out->tokenizer = NULL;
-    return SONDE_OK;
+    return check_files(a, out);
 }
 
 static sonde_status find_beside(snd_arena *a, const char *weights, const char *which, snd_trained *out) {

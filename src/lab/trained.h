@@ -14,7 +14,9 @@ bool snd_trained_is_file(const char *word);
 /// word: a folder with checkpoints/ in it, a checkpoint (with model.safetensors), or a file .safetensors in one. which: "best", a step, or NULL: the
 /// newest. The running average of the weights (ema.safetensors) comes before the weights, as in validation while training.
 /// Paths are in the arena. A word that is no folder and no such file gives zeros.
-/// errors  SONDE_EIO: no such checkpoint, or no best one, or weights without their spec; SONDE_EUSAGE: `which` is neither
+/// The files are what was saved (snd_checkpoint_check).
+/// errors  SONDE_EIO: no such checkpoint, or no best one, or weights without their spec; SONDE_EINPUT: a damaged file;
+///         SONDE_EUSAGE: `which` is neither
 sonde_status snd_trained_find(snd_arena *a, const char *word, const char *which, snd_trained *out) SONDE_MUST_CHECK;
 
 #endif

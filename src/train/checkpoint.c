@@ -142,6 +142,9 @@ static sonde_status write_state(snd_arena *a, const snd_trainer *t, const snd_tr
         snd_json_int(&j, "good_steps", t->good);
         snd_json_int(&j, "skipped_steps", t->skipped);
     }
+    const sonde_status s = snd_intact_put(a, folder, &j);
+    if (s != SONDE_OK) snd_buf_free(&b);
+    SND_TRY(s);
     snd_json_close(&j, '}');
     snd_buf_put(&b, "\n");
     return write_text(a, folder, "state.json", &b);
@@ -344,9 +347,31 @@ static sonde_status read_state(snd_arena *a, const char *folder, snd_trainer *t,
     return s;
 }
 
+// The data brings the run's tokenizer, made anew; the file is for who uses the model, and must not say another.
+static sonde_status check_tokenizer(snd_arena *a, const snd_trainer *t, const char *folder) {
+    const char *path = join(a, folder, "tokenizer.json");
+    const snd_tokenizer *own = snd_set_tokenizer(t->set);
+    snd_tokenizer *saved;
+    snd_buf want = {0}, found = {0};
+    if (!path) return SONDE_ENOMEM;
+    if (!own) return SONDE_OK;
+    SND_TRY(snd_tokenizer_load(path, &saved));
+    sonde_status s = snd_tokenizer_write(own, &want);
+    if (s == SONDE_OK) s = snd_tokenizer_write(saved, &found);
+    if (s == SONDE_OK && strcmp(want.s, found.s) != 0)
+        s = snd_fail(SONDE_EINPUT, __FILE__, __LINE__, "%s: %lld tokens, which are not those of this run's data (%lld)",
+                     path, (long long)snd_tokenizer_vocab(saved), (long long)snd_tokenizer_vocab(own));
+    snd_buf_free(&want);
+    snd_buf_free(&found);
+    snd_tokenizer_destroy(saved);
+    return s;
+}
+
 sonde_status snd_checkpoint_load(snd_trainer *t, snd_train_state *state, const char *path) {
     snd_arena *a = snd_arena_create();
-    sonde_status s = a ? read_state(a, path, t, state) : SONDE_ENOMEM;
+    sonde_status s = a ? snd_checkpoint_check(a, path, NULL, -1) : SONDE_ENOMEM;
+    if (s == SONDE_OK) s = read_state(a, path, t, state);
+    if (s == SONDE_OK) s = check_tokenizer(a, t, path);
     for (int i = 0; i < N_PARTS && s == SONDE_OK; i++)
         if (has_part(t, i)) s = read_part(a, t, path, i);
     snd_arena_destroy(a);

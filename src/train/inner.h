@@ -145,6 +145,11 @@ double snd_history_step_sec(const snd_history *h);
 /// Panels and the last look at every layer.
 sonde_status snd_history_tell(const snd_history *h, snd_run *u) SONDE_MUST_CHECK;
 
+// intact.c
+/// Into a checkpoint's state, which is all that its folder still lacks: length and sum of its files, then the state's own sum.
+/// Nothing may follow.
+sonde_status snd_intact_put(snd_arena *a, const char *folder, snd_json *j) SONDE_MUST_CHECK;
+
 typedef struct snd_log snd_log;        // metrics.jsonl and the event file; NULL: nobody wants them
 /// What was written of steps up to this one stays (0: none), and goes into the history.
 sonde_status snd_log_open(const char *dir, int64_t step, snd_history *h, snd_log **out) SONDE_MUST_CHECK;
