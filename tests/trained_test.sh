@@ -154,6 +154,19 @@ try 2 train --resume lm --steps 30; err "stands at step 66 and steps is 30"
 try 3 train --resume lm --steps 70 --optimizer lion; err "optimizer is adamw"; grep -q lion lm/spec.yaml && bad "refused, yet in the spec"
 try 0 train --resume lm -q
 
+# ---- a context that is longer than what was trained on
+try 0 train pre layers=1 width=32 heads=2 context=64 position=learned --data text --steps 20 --batch 4 --tokens 16 -o brief -q
+try 0 eval brief; out "16 tokens, 8 apart"; err "16 tokens at a time, as the model was trained; its context is 64 (--tokens 64)"
+try 0 eval brief --json; json 'd["window"] == 16 and d["trained_window"] == 16'; cp out one
+try 0 eval brief --tokens 64 --json; err "positions behind them were never learned"; json 'd["window"] == 64'
+python3 -c 'import json
+assert json.load(open("one"))["nats"] < json.load(open("out"))["nats"]' || bad "positions that were never learned are no worse"
+try 2 eval brief --tokens 65; err "learned positions end at context, 64"
+try 0 generate brief --prompt "the cat" --tokens 40; err "16 tokens at a time, as the model was trained"; err "read again"
+try 0 generate brief --prompt "the cat" --tokens 40 --context 64; err "never learned"; grep -q "read again" err && bad "--context is not taken"
+try 0 generate brief --prompt "the" --tokens 5; grep -q "at a time" err && bad "a note without a reason"
+try 0 eval lm; grep -q "at a time" err && bad "a note where context and training agree"
+
 # ---- computing again: another setting after a resume, the same weights; describe --plan reads the run's own settings
 steady="--batch 4 --tokens 32 --schedule constant --warmup 0 -q"
 try 0 train pre layers=2 width=32 heads=2 dropout=0.1 --data text --steps 6 $steady --recompute layers -o again

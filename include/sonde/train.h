@@ -154,7 +154,7 @@ typedef struct sonde_sampling {
     uint64_t seed;
 } sonde_sampling;
 
-/// Goes on from a prompt of n >= 1 tokens. out [o->tokens]; *n_out: how many came before an end. When the model's context is full,
+/// Goes on from a prompt of n >= 1 tokens. out [o->tokens]; *n_out: how many came before an end. When as many tokens as it was trained on, or its context, are full,
 /// its last half is read again.
 /// errors  SONDE_EUNSUPPORTED: no decoder; SONDE_ERANGE: a token that does not exist, logits that are not numbers
 SONDE_API sonde_status sonde_trainer_generate(sonde_trainer *t, const int64_t *prompt, int64_t n, const sonde_sampling *o, int64_t *out, int64_t *n_out) SONDE_MUST_CHECK;

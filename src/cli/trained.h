@@ -31,6 +31,10 @@ sonde_status snd_cli_note_unknown(snd_cli *c, const snd_unknown *u) SONDE_MUST_C
 sonde_status snd_cli_note_unknown_in(snd_cli *c, const snd_set *set, snd_split first, snd_split last) SONDE_MUST_CHECK;
 /// The path from the root on: one that is relative begins in the folder that this process stands in, which "" stands for.
 sonde_status snd_cli_full_path(snd_cli *c, const char *path, const char **out) SONDE_MUST_CHECK;
+/// Tokens that the model sees at a time: --OPTION, else as many as it was trained on (with a note where its context is longer, and
+/// `needed` is too), else its context, else `dflt`. Learned positions beyond those trained on get a note.
+/// errors  SONDE_EUSAGE: --OPTION beyond learned positions
+sonde_status snd_cli_window(snd_cli *c, const snd_spec *s, const char *option, int64_t needed, int64_t dflt, int64_t *out) SONDE_MUST_CHECK;
 /// A file, or stdin for "-", whole; caller frees.
 sonde_status snd_cli_read_text(snd_cli *c, const char *path, char **text, size_t *n) SONDE_MUST_CHECK;
 

@@ -29,6 +29,7 @@ static void put_json(snd_cli *c, const snd_loaded *l, const snd_set *set, const 
     snd_json_num(&j, "unigram_entropy", r->unigram);
     snd_json_num(&j, "uniform_entropy", r->uniform);
     if (r->window) snd_json_int(&j, "window", r->window);
+    if (r->window && snd_trained_tokens(l->spec)) snd_json_int(&j, "trained_window", snd_trained_tokens(l->spec));
     if (r->stride) snd_json_int(&j, "stride", r->stride);
     if (r->looked) snd_json_num(&j, "accuracy", (double)r->right / (double)r->looked);
     if (r->classes) {
@@ -118,11 +119,21 @@ static void on_progress(void *ctx, int64_t done, int64_t total) {
     (void)snd_progress_step(p, done);
 }
 
+// Pairs keep their lengths: shorter windows would leave some out.
+static sonde_status window_of(snd_cli *c, const snd_loaded *l, const snd_set *set, snd_split split, int64_t *window) {
+    const snd_task task = snd_set_task(set);
+    *window = snd_opt_int(c, "tokens", 0);
+    if (task != SND_TASK_LM && task != SND_TASK_MLM) return SONDE_OK;
+    return snd_cli_window(c, l->spec, "tokens", snd_set_token_count(set, split) - 1, 0, window);
+}
+
 static sonde_status evaluate(snd_cli *c, snd_loaded *l, const snd_set *set, snd_split split) {
+    int64_t window;
+    SND_TRY(window_of(c, l, set, split, &window));
     snd_progress bar = snd_progress_start(c, "evaluating", 1);
     const snd_eval_opts o = {.split = split,
                              .rows = snd_opt_int(c, "batch", 0),
-                             .window = snd_opt_int(c, "tokens", 0),
+                             .window = window,
                              .stride = snd_opt_int(c, "stride", 0),
                              .stop = c->stop,
                              .progress = on_progress,

@@ -66,20 +66,6 @@ static sonde_status read_prompt(snd_cli *c, const snd_loaded *l, char **text, si
     return SONDE_OK;
 }
 
-// Said before the prompt is on the screen.
-static sonde_status check_context(const snd_cli *c, const snd_spec *s) {
-    const int64_t asked = snd_opt_int(c, "context", 0);
-    SND_FAIL_IF(s->position == SND_POS_LEARNED && asked > s->context, SONDE_EUSAGE,
-                "--context: %lld tokens; learned positions end at context, %lld", (long long)asked,
-                (long long)s->context);
-    return SONDE_OK;
-}
-
-static int64_t capacity_of(const snd_cli *c, const snd_spec *s, int64_t prompt, int64_t tokens) {
-    const int64_t most = snd_opt_int(c, "context", s->context > 0 ? s->context : 4096);
-    return prompt + tokens < most ? prompt + tokens : most;
-}
-
 static void put_speed(snd_cli *c, const snd_loaded *l, const snd_generated *g, int64_t prompt) {
     char read[40], speed[40];
     const double sec = g->seconds > 0 ? g->seconds : 1e-9;
@@ -140,7 +126,8 @@ static sonde_status generate(snd_cli *c, const snd_loaded *l, const char *prompt
     SND_NEW(c->arena, tokens, n);
     SND_NEW(c->arena, s.text, o.samples);
     for (int64_t i = 0; i < n; i++) tokens[i] = ids->n > 0 ? ids->v[i] : bos;
-    o.capacity = capacity_of(c, l->spec, n, o.tokens);
+    SND_TRY(snd_cli_window(c, l->spec, "context", n + o.tokens, 4096, &o.capacity));
+    if (o.capacity > n + o.tokens) o.capacity = n + o.tokens;
     o.ctx = &s;
     if (s.live) snd_put_bytes(c, prompt, strlen(prompt));
     snd_generated g;
@@ -166,7 +153,6 @@ sonde_status snd_verb_generate(snd_cli *c) {
     if (s == SONDE_OK) s = snd_decodes(l.spec);
     if (s == SONDE_OK && l.spec->arch == SND_ARCH_ENCDEC)
         s = snd_fail(SONDE_EUSAGE, __FILE__, __LINE__, "this model translates: use 'sonde translate'");
-    if (s == SONDE_OK) s = check_context(c, l.spec);
     if (s == SONDE_OK) s = snd_loaded_need_tokenizer(c, &l);
     if (s == SONDE_OK) s = read_prompt(c, &l, &prompt, &n, &ids);
     if (s == SONDE_OK) s = generate(c, &l, prompt, &ids);

@@ -8,7 +8,7 @@
 typedef struct snd_eval_opts {
     snd_split split;
     int64_t rows;                      // windows or examples at a time; 0: 8, of images and tables 64
-    int64_t window;                    // tokens of a window; 0: the model's context
+    int64_t window;                    // tokens of a window; 0: the model's context (a caller may know how many it was trained on)
     int64_t stride;                    // lm: windows begin so many tokens apart; 0: half the window
     const snd_stop *stop;
     void (*progress)(void *ctx, int64_t done, int64_t total); void *ctx;

@@ -19,4 +19,7 @@ bool snd_trained_is_file(const char *word);
 ///         SONDE_EUSAGE: `which` is neither
 sonde_status snd_trained_find(snd_arena *a, const char *word, const char *which, snd_trained *out) SONDE_MUST_CHECK;
 
+/// Tokens of an example in the training that a run's spec tells of; 0: it tells of none.
+int64_t snd_trained_tokens(const snd_spec *s);
+
 #endif
