@@ -52,6 +52,11 @@ static void test_operands(void **state) {
     assert_string_equal(l.c.words[0], "-o");
     CHECK_OK(parse(&l, *state, "-odir|measure|pre"));
     assert_string_equal(snd_opt_str(&l.c, "out", ""), "dir");
+    CHECK_OK(parse(&l, *state, "train|pre|--data|./-q|--valid-data=-q|-o=-h"));
+    assert_string_equal(snd_opt_str(&l.c, "data", ""), "./-q");
+    assert_string_equal(snd_opt_str(&l.c, "valid-data", ""), "-q");
+    CHECK_OK(parse(&l, *state, "generate|run|--prompt|-")); // stdin
+    assert_string_equal(snd_opt_str(&l.c, "prompt", ""), "-");
     CHECK_OK(parse(&l, *state, "-o|measure|report|pre")); // the first word is -o's value
     assert_string_equal(l.c.verb->name, "report");
 }
@@ -119,6 +124,11 @@ static void test_refused(void **state) {
     refused(*state, "measure|pre|--seeds=0", "outside 1 to");
     refused(*state, "measure|pre|--seeds", "needs a value");
     refused(*state, "measure|pre|--seeds|--json", "needs a value");
+    refused(*state, "train|pre|--data|-q", "found the option -q; a value that begins so is written --data=-q");
+    refused(*state, "train|pre|-o|-q", "--out needs a value");
+    refused(*state, "train|pre|--lr|-1", "--lr: -1 is outside"); // a number, not an option
+    refused(*state, "train|pre|--lr|-.5", "--lr: -.5 is outside");
+    refused(*state, "train|pre|--data|-x", "found the option -x");
     refused(*state, "measure|pre|--sedes=3", "did you mean --seeds?");
     refused(*state, "measure|pre|--cos=1.5", "outside 0 to 1");
     refused(*state, "measure|pre|--cos=nan", "");

@@ -39,12 +39,13 @@ def rates(data, top):
     for k, (schedule, steps, warmup) in enumerate([("constant", 6, 4), ("linear", 6, 0), ("cosine", 6, 6), ("invsqrt", 6, 0),
                                                    ("wsd", 6, 3), ("linear", 4, 9), ("cosine", 1, 1)]):
         out = os.path.join(top, f"rates{k}")
+        tail = ["--decay-share", "0"] if schedule == "wsd" else []
         small(data, out, "--steps", str(steps), "--warmup", str(warmup), "--schedule", schedule, "--lr", "0.01", "--monitor-every",
-              "1", "--decay-share", "0")
+              "1", *tail)
         lr = [l["lr"] for l in map(json.loads, open(os.path.join(out, "metrics.jsonl"))) if "lr" in l]
         what = f"{schedule}, {steps} steps, warm-up {warmup}: {lr}"
         r = subprocess.run([BIN, "train", "pre", "layers=1", "width=32", "--data", data, "--quiet", "--steps", str(steps), "--warmup",
-                            str(warmup), "--schedule", schedule, "--lr", "0.01", "--decay-share", "0", "--print", "schedule"],
+                            str(warmup), "--schedule", schedule, "--lr", "0.01", *tail, "--print", "schedule"],
                            capture_output=True, text=True, timeout=60)
         table = [l.split(",") for l in r.stdout.splitlines()]
         check(r.returncode == 0 and table[0] == ["step", "lr"], f"--print schedule: {r.returncode}, {r.stdout[:99]}, {r.stderr}")

@@ -154,6 +154,50 @@ try 2 train --resume lm --steps 30; err "stands at step 66 and steps is 30"
 try 3 train --resume lm --steps 70 --optimizer lion; err "optimizer is adamw"; grep -q lion lm/spec.yaml && bad "refused, yet in the spec"
 try 0 train --resume lm -q
 
+# ---- what would change nothing is refused where it was said, and where a file says it, is for other runs
+idle() { # MESSAGE ARGUMENTS
+    message=$1; shift
+    try 2 train pre layers=1 width=32 --steps 1 --batch 2 -q "$@"; err "$message"
+}
+awk -v OFS=, 'BEGIN { print "a,b,class"; for (i = 0; i < 99; i++) print i % 7, i % 5, (i % 7 > 3) ? "yes" : "no" }' >idle.csv
+idle "--scale-every has no effect with dtype f32, only with f16" --data text --scale-every 5
+idle "--scale-every has no effect with loss-scale fixed, only with dynamic" --data text --dtype f16 --loss-scale 8 --scale-every 5
+idle "--loss-scale has no effect with dtype bf16, only with f16" --data text --loss-scale 8 --dtype bf16
+idle "--augment has no effect with data-kind text, only with images" --data text --augment
+idle "--columns has no effect with data-kind text, only with pairs" --data text --columns 1,2
+idle "--classes has no effect with data-kind text, only with table" --data text --classes a,b
+idle "--label-column has no effect with data-kind text, only with table" --data text --label-column 1
+idle "--mask-share has no effect with objective lm, only with mlm" --data text --mask-share 0.2
+idle "--bpe-vocab has no effect with tokenizer chars, only with bpe" --data text --bpe-vocab 300
+idle "--beta2 has no effect with optimizer sgd, only with adamw/adam/lion" --data text --optimizer sgd --beta2 0.9
+idle "--opt-eps has no effect with optimizer lion" --data text --optimizer lion --opt-eps 1e-6
+idle "--lr-end has no effect with schedule constant" --data text --schedule constant --lr-end 0.5
+idle "--decay-share has no effect with schedule cosine, only with wsd" --data text --decay-share 0.5
+idle "--decay has no effect with weight-decay 0" --data text --optimizer sgd --decay all
+idle "--eval-batches has no effect with eval-every 0" --data text --eval-every 0 --eval-batches 3
+idle "--valid-share has no effect with valid-data given" --data text --valid-data text --valid-share 0.1
+idle "--test-share has no effect with test-data given" --data text --test-data text --test-share 0.1
+idle "--tokens has no effect with objective class" --data idle.csv --tokens 8
+idle "--tokenizer has no effect with data-kind table" --data idle.csv --tokenizer bytes
+idle "--classes: 'red' is name 1 and 3; every class needs one of its own" --data idle.csv --classes red,green,red
+idle "--classes: name 2 is empty" --data idle.csv --classes red,
+idle "found the option -q" --data -q
+try 3 train pre --data text --data-folder nowhere -q; err "--data-folder: nowhere is no folder"
+cat >idle.yaml <<'END'
+model: {wiring: pre, layers: 1, width: 32}
+train: {steps: 1, batch: 2, tokens: 16, scale_every: 5, beta2: 0.9, optimizer: sgd}
+data: {path: text, augment: true, columns: "1,2", mask: 0.2, bpe_vocab: 300}
+END
+try 0 train idle.yaml -q -o idle
+try 0 train --resume idle --steps 2 -q
+try 2 train --resume idle --steps 3 --scale-every 9 -q; err "--scale-every has no effect with dtype f32"
+try 2 eval lm --split valid --data text; err "--split has no effect with --data text"
+try 2 eval lm --data-folder . --data text; err "--data-folder has no effect with --data text"
+try 3 eval lm --data-folder nowhere; err "--data-folder: nowhere is no folder"
+try 2 generate lm --prompt a --temperature 0 --top-k 4; err "--top-k has no effect with temperature 0"
+try 2 describe pre inputs=4 outputs=3 --plan --tokens 8; err "--tokens has no effect with objective class"
+try 2 describe pre inputs=4 outputs=3 --plan --image-size 8; err "--image-size has no effect with family mlp, only with convnet"
+
 # ---- a context that is longer than what was trained on
 try 0 train pre layers=1 width=32 heads=2 context=64 position=learned --data text --steps 20 --batch 4 --tokens 16 -o brief -q
 try 0 eval brief; out "16 tokens, 8 apart"; err "16 tokens at a time, as the model was trained; its context is 64 (--tokens 64)"
@@ -204,13 +248,16 @@ printf 'ab cß\n' >strange
 try 0 translate mt --source strange; err "'ß' (U+00DF)"
 
 # ---- an encoder, classes
-try 0 train pre layers=1 width=32 heads=2 arch=encoder --data text --steps 10 --batch 4 --tokens 32 -o mlm -q
+try 0 train pre layers=1 width=32 heads=2 arch=encoder --data text --mask-share 0.2 --steps 10 --batch 4 --tokens 32 -o mlm -q
+try 2 eval mlm --stride 8; err "--stride has no effect with objective mlm, only with lm"
 try 3 generate mlm --prompt a; err "an encoder"
 try 0 eval mlm --json; json 'd["targets"] > 0 and 0 <= d["accuracy"] <= 1'
 try 0 eval mlm; out "accuracy"; out "perplexity"
 awk -v OFS=, 'BEGIN { print "a,b,class"; for (i = 0; i < 200; i++) print i % 7, i % 5, (i % 7 > 3) }' >table.csv
 try 0 train pre layers=2 width=16 family=mlp --data table.csv --steps 40 --batch 16 -o class -q
 try 0 eval class --data table.csv; out "accuracy"; out "confusion"
+try 2 eval class --tokens 8; err "--tokens has no effect with objective class"
+try 2 eval class --stride 8; err "--stride has no effect with objective class, only with lm"
 awk -v OFS=, 'BEGIN { print "a,b,class"; for (i = 0; i < 200; i++) print i % 7, i % 5, (i % 7 > 3 ? "yes" : "no") }' >words.csv
 try 0 train pre layers=2 width=16 family=mlp --data words.csv --steps 40 --batch 16 -o words -q
 try 0 eval words --data words.csv; out "          no"; out "         yes"; cp out one

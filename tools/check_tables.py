@@ -84,8 +84,8 @@ def main():
         seen = {}
         for macro, args, line in rows:
             # an option may have a row of its own for some verbs
-            verbs = args[6].strip('"').split() if macro == "SND_OPTION" else [""]
-            for key in [(macro, args[0], v) for v in verbs]:
+            verbs = args[6].strip('"').split() if macro.startswith("SND_OPTION") else [""]
+            for key in [(macro.removesuffix("_FOR"), args[0], v) for v in verbs]:
                 if key in seen:
                     bad.append(f"src/{table}:{line}: {args[0]} is already in line {seen[key]}")
                 seen[key] = line

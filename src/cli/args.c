@@ -52,14 +52,22 @@ static sonde_status check_verb(const snd_cli *c, const snd_opt_row *o) {
              (int)strlen(o->verbs) - 1, o->verbs);
 }
 
-// The value of an option: what follows '=', else the next word. A word with two dashes is never taken for a value.
+static bool is_option(const char *word) {
+    if (word[0] != '-' || !word[1]) return false;
+    return word[1] == '-' || !((word[1] >= '0' && word[1] <= '9') || word[1] == '.');
+}
+
+// The value of an option: what follows '=', else the next word. A word that looks like an option is never taken for one.
 static sonde_status take_value(const snd_opt_row *o, const char *attached, int argc, char **argv, int *i,
                                const char **out) {
     *out = attached;
     if (attached || o->type == SND_OPT_FLAG) return SONDE_OK;
     const char *next = *i + 1 < argc ? argv[*i + 1] : NULL;
-    SND_FAIL_IF(!next || strncmp(next, "--", 2) == 0, SONDE_EUSAGE, "--%s needs a value (%s)", o->name,
-                o->arg ? o->arg : "VALUE");
+    const char *kind = o->arg ? o->arg : "VALUE";
+    SND_FAIL_IF(!next, SONDE_EUSAGE, "--%s needs a value (%s)", o->name, kind);
+    SND_FAIL_IF(is_option(next), SONDE_EUSAGE,
+                "--%s needs a value (%s) and found the option %s; a value that begins so is written --%s=%s", o->name,
+                kind, next, o->name, next);
     *out = next;
     ++*i;
     return SONDE_OK;
@@ -96,11 +104,6 @@ static sonde_status short_option(snd_cli *c, int argc, char **argv, int *i) {
     const char *attached = word[2] == '=' ? word + 3 : word[2] ? word + 2 : NULL, *text;
     SND_TRY(take_value(o, attached, argc, argv, i, &text));
     return snd_opt_set(c, o, text, false);
-}
-
-static bool is_option(const char *word) {
-    if (word[0] != '-' || !word[1]) return false;
-    return word[1] == '-' || !((word[1] >= '0' && word[1] <= '9') || word[1] == '.');
 }
 
 // ---- operands ---------------------------------------------------------------------------------------------------------

@@ -58,6 +58,7 @@ typedef struct snd_opt_row {
     double min, max;
     const char *verbs;                 // " predict measure " or "*"
     const char *help;
+    const char *use;                   // what it has an effect with (data/settings.def); "": always
 } snd_opt_row;
 int snd_opt_count(void);
 const snd_opt_row *snd_opt_at(int i);
@@ -94,6 +95,12 @@ const char *snd_opt_text(const snd_cli *c, const char *name);               // a
 bool snd_opt_said(const snd_cli *c, const char *name);                      // given, and not by a file
 int snd_opt_ints(const snd_cli *c, const char *name, const int64_t **v);    // 0: not given
 int snd_opt_strs(const snd_cli *c, const char *name, const char *const **v);
+
+/// What a run turned out to be: "dtype" is "f32".
+typedef struct snd_fact { const char *key, *value; } snd_fact;
+/// Refuses what was said on the command line and has no effect under these facts; what a file says may be for other runs.
+/// errors  SONDE_EUSAGE: names option, fact found and needed
+sonde_status snd_opt_check_use(const snd_cli *c, const snd_fact *facts, int n) SONDE_MUST_CHECK;
 
 // ---- the spec -----------------------------------------------------------------------------------------------------------
 

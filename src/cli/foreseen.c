@@ -44,6 +44,9 @@ sonde_status snd_cli_foresee(snd_cli *c, const snd_spec *spec, snd_foreseen **ou
     f->dtype = snd_dtype_find(snd_opt_str(c, "dtype", "f32"));
     SND_TRY(snd_cli_train_settings(c, &f->s));
     SND_TRY(snd_train_resolve(&f->s, spec));
+    const snd_fact facts[] = {{"objective", snd_task_name(snd_train_task(spec))},
+                              {"family", snd_family_name(spec->family)}};
+    SND_TRY(snd_opt_check_use(c, facts, 2));
     const int64_t side = snd_opt_int(c, "image-size", SND_IMAGE_SIDE), image[3] = {0, side, side};
     f->batch = batch_text(c, spec, &f->s, side);
     if (!f->batch) return SONDE_ENOMEM;

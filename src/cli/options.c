@@ -8,8 +8,11 @@
 #include <string.h>
 
 static const snd_opt_row rows[] = {
-#define SND_OPTION(name, letter, type, arg, min, max, verbs, help) {name, letter, type, arg, min, max, verbs, help},
+#define SND_OPTION(name, letter, type, arg, min, max, verbs, help) {name, letter, type, arg, min, max, verbs, help, ""},
+#define SND_OPTION_FOR(name, letter, type, arg, min, max, verbs, use, help)                                            \
+    {name, letter, type, arg, min, max, verbs, help, use},
 #include "cli/options.def"
+#undef SND_OPTION_FOR
 #undef SND_OPTION
 // Settings of data and training have tables of their own, which specs and the library read too.
 #define TYPE_TEXT(range) SND_OPT_STR, "VALUE"
@@ -17,12 +20,12 @@ static const snd_opt_row rows[] = {
 #define TYPE_INT(range)  SND_OPT_INT, "N"
 #define TYPE_NUM(range)  SND_OPT_NUM, "X"
 #define TYPE_BOOL(range) SND_OPT_FLAG, NULL
-#define SND_DATA_KEY(name, option, type, dflt, lo, hi, range, help)                                                    \
-    {option, 0, TYPE_##type(range), lo, hi, " train ", help},
+#define SND_DATA_KEY(name, option, type, dflt, lo, hi, range, use, help)                                               \
+    {option, 0, TYPE_##type(range), lo, hi, " train ", help, use},
 #include "data/settings.def"
 #undef SND_DATA_KEY
-#define SND_TRAIN_KEY(name, option, verbs, type, dflt, lo, hi, range, help)                                            \
-    {option, 0, TYPE_##type(range), lo, hi, verbs, help},
+#define SND_TRAIN_KEY(name, option, verbs, type, dflt, lo, hi, range, use, help)                                       \
+    {option, 0, TYPE_##type(range), lo, hi, verbs, help, use},
 #include "train/settings.def"
 #undef SND_TRAIN_KEY
 };
@@ -274,6 +277,37 @@ sonde_status snd_opt_set_pair(snd_cli *c, const char *pair) {
                *near = name ? snd_opt_nearest(c, name) : NULL;
     SND_FAIL_IF(near, SONDE_EUSAGE, "unknown setting '%s'; did you mean %s?", name, near);
     SND_FAIL(SONDE_EUSAGE, "unknown setting '%s'", name ? name : pair);
+}
+
+// ---- options without effect --------------------------------------------------------------------------------------------
+
+// One condition of `use`, n characters, under the facts. A key that no fact names is none of this verb's business.
+static sonde_status check_condition(const snd_opt_row *o, const char *use, size_t n, const snd_fact *f, int n_facts) {
+    const size_t key = strcspn(use, "=");
+    for (int i = 0; i < n_facts; i++) {
+        if (strlen(f[i].key) != key || strncmp(f[i].key, use, key) != 0) continue;
+        char words[128];
+        const size_t m = strlen(f[i].value);
+        snprintf(words, sizeof words, "%.*s", (int)(n - key - 1), use + key + 1);
+        for (const char *w = words; w; w = strchr(w, '|') ? strchr(w, '|') + 1 : NULL)
+            if (strncmp(w, f[i].value, m) == 0 && (w[m] == '|' || !w[m])) return SONDE_OK;
+        for (char *bar = words; (bar = strchr(bar, '|')) != NULL;) *bar = '/';
+        SND_FAIL(SONDE_EUSAGE, "--%s has no effect with %s %s, only with %s", o->name, f[i].key, f[i].value, words);
+    }
+    return SONDE_OK;
+}
+
+sonde_status snd_opt_check_use(const snd_cli *c, const snd_fact *facts, int n) {
+    for (int i = 0; i < N_ROWS; i++) {
+        const struct snd_opt_value *v = &c->values[i];
+        if (!v->given || v->from_file) continue;
+        for (const char *u = rows[i].use; *u; u += strspn(u, " ")) {
+            const size_t length = strcspn(u, " ");
+            SND_TRY(check_condition(&rows[i], u, length, facts, n));
+            u += length;
+        }
+    }
+    return SONDE_OK;
 }
 
 // ---- getters ----------------------------------------------------------------------------------------------------------

@@ -75,6 +75,12 @@ static sonde_status run_settings(snd_cli *c, const snd_spec *spec, snd_data_sett
     return SONDE_OK;
 }
 
+sonde_status snd_cli_check_folder(snd_cli *c, const char *path) {
+    c->file_at_fault = !snd_is_folder(path);
+    SND_FAIL_IF(c->file_at_fault, SONDE_EIO, "--data-folder: %s is no folder", path);
+    return SONDE_OK;
+}
+
 static snd_split split_asked(const snd_cli *c) {
     const char *said = snd_opt_str(c, "split", NULL);
     for (int i = 0; said && i < SND_SPLIT_COUNT; i++)
@@ -88,10 +94,15 @@ sonde_status snd_cli_open_set(snd_cli *c, const snd_loaded *l, snd_split *split,
     const char *data = snd_opt_str(c, "data", NULL);
     SND_TRY(run_settings(c, l->spec, &d));
     d.folder = snd_opt_str(c, "data-folder", d.folder);
+    if (snd_opt_said(c, "data-folder")) SND_TRY(snd_cli_check_folder(c, d.folder));
     *split = split_asked(c);
     if (data) {
         const bool folder = snd_is_folder(data) || !strcmp(data, "fashion-mnist");
         const bool table = !folder && snd_train_task(l->spec) == SND_TASK_CLASS; // normalised by the rows trained on
+        SND_FAIL_IF(!folder && snd_opt_said(c, "split"), SONDE_EUSAGE,
+                    "--split has no effect with --data %s, which is taken whole", data);
+        SND_FAIL_IF(!table && snd_opt_said(c, "data-folder"), SONDE_EUSAGE,
+                    "--data-folder has no effect with --data %s, which stands in for the run's data", data);
         if (!table || !d.path) {
             d.path = data;
             d.folder = NULL;

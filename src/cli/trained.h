@@ -24,6 +24,8 @@ bool snd_cli_names_trained(const snd_cli *c);
 /// What the run was trained on, of which `split` (--split, else validation) is meant; or --data, whose whole file stands for
 /// validation. *set is NULL where neither says anything; the caller closes it.
 sonde_status snd_cli_open_set(snd_cli *c, const snd_loaded *l, snd_split *split, snd_set **set) SONDE_MUST_CHECK;
+/// --data-folder, said to be `path`: is one there?
+sonde_status snd_cli_check_folder(snd_cli *c, const char *path) SONDE_MUST_CHECK;
 /// The tokenizer, which text needs and whose tokens the model must have.
 sonde_status snd_loaded_need_tokenizer(const snd_cli *c, const snd_loaded *l) SONDE_MUST_CHECK;
 /// Says once which characters were read as <unk>: of a text, of the splits first .. last of a set.

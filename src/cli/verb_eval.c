@@ -129,6 +129,8 @@ static sonde_status window_of(snd_cli *c, const snd_loaded *l, const snd_set *se
 
 static sonde_status evaluate(snd_cli *c, snd_loaded *l, const snd_set *set, snd_split split) {
     int64_t window;
+    const snd_fact task = {"objective", snd_task_name(snd_set_task(set))};
+    SND_TRY(snd_opt_check_use(c, &task, 1));
     SND_TRY(window_of(c, l, set, split, &window));
     snd_progress bar = snd_progress_start(c, "evaluating", 1);
     const snd_eval_opts o = {.split = split,

@@ -50,6 +50,8 @@ static sonde_status note_unknown(snd_cli *c, const snd_loaded *l, const char *te
 
 static sonde_status read_prompt(snd_cli *c, const snd_loaded *l, char **text, size_t *n, snd_ids *ids) {
     const char *said = snd_opt_str(c, "prompt", NULL);
+    const snd_fact drawn = {"temperature", snd_opt_num(c, "temperature", 1) > 0 ? "more" : "0"};
+    SND_TRY(snd_opt_check_use(c, &drawn, 1));
     SND_FAIL_IF(!said, SONDE_EUSAGE, "generate needs --prompt TEXT, or --prompt - to read it from stdin");
     if (!strcmp(said, "-")) {
         SND_TRY(snd_cli_read_text(c, "-", text, n));

@@ -44,6 +44,7 @@ static sonde_status data_setting(snd_data_settings *d, const char *where, const 
 static sonde_status said_setting(snd_cli *c, snd_data_settings *d, const snd_data_key *k, const char *text, pairs *p) {
     const char *here;
     SND_TRY(snd_cli_full_path(c, "", &here));
+    if (!strcmp(k->name, "folder")) SND_TRY(snd_cli_check_folder(c, text));
     const bool elsewhere = d->folder && strcmp(d->folder, here) != 0 && !snd_opt_given(c, "data-folder");
     if (!strcmp(k->name, "folder") || (elsewhere && snd_data_is_relative(k->name, text)))
         SND_TRY(snd_cli_full_path(c, text, &text));
@@ -146,6 +147,27 @@ static sonde_status complete_spec(snd_cli *c, const snd_set *set, snd_task task,
     return snd_cli_load_with(c, more, n, spec);
 }
 
+// What was said and would change nothing.
+static sonde_status refuse_idle(const snd_cli *c, const snd_set *set, const snd_data_settings *d,
+                                const snd_train_settings *s) {
+    const snd_tokenizer *t = snd_set_tokenizer(set);
+    const bool made = !d->tokenizer || !snd_data_is_relative("tokenizer", d->tokenizer);
+    const snd_fact facts[] = {{"data-kind", snd_data_kind_name(snd_set_kind(set))},
+                              {"objective", snd_task_name(snd_set_task(set))},
+                              {"tokenizer", !t     ? "none"
+                                            : made ? snd_tokenizer_kind_name(snd_tokenizer_kind_of(t))
+                                                   : "file"},
+                              {"valid-data", d->valid_path ? "given" : "none"},
+                              {"test-data", d->test_path ? "given" : "none"},
+                              {"dtype", snd_opt_str(c, "dtype", "f32")},
+                              {"optimizer", s->optimizer},
+                              {"schedule", s->schedule},
+                              {"weight-decay", s->weight_decay > 0 ? "more" : "0"},
+                              {"eval-every", s->eval_every > 0 ? "more" : "0"},
+                              {"loss-scale", !strcmp(s->loss_scale, "dynamic") ? "dynamic" : "fixed"}};
+    return snd_opt_check_use(c, facts, (int)(sizeof facts / sizeof *facts));
+}
+
 // ---- the resolved spec ---------------------------------------------------------------------------------------------------------
 
 // Classes that are words keep their numbers: other files of the same table may lack some.
@@ -198,9 +220,11 @@ static sonde_status print_weights(snd_cli *c, const snd_spec *spec, const snd_tr
 
 // ---- the verb -------------------------------------------------------------------------------------------------------------------
 
-static sonde_status run(snd_cli *c, snd_spec *spec, pairs *data, snd_train_settings *s, snd_set *set, snd_task task) {
+static sonde_status run(snd_cli *c, snd_spec *spec, const snd_data_settings *d, pairs *data, snd_train_settings *s,
+                        snd_set *set, snd_task task) {
     SND_TRY(complete_spec(c, set, task, s->tokens > 0 ? s->tokens : 128, &spec));
     SND_TRY(snd_train_resolve(s, spec));
+    SND_TRY(refuse_idle(c, set, d, s));
     SND_TRY(keep_classes(set, data));
     const snd_trainer_opts t = {.dtype = snd_dtype_find(snd_opt_str(c, "dtype", "f32")),
                                 .seed = (uint64_t)snd_opt_int(c, "seed", 0),
@@ -319,7 +343,7 @@ sonde_status snd_verb_train(snd_cli *c) {
     SND_TRY(snd_cli_train_settings(c, &s));
     SND_TRY(refuse_late_settings(&before, &s));
     SND_TRY(open_set(c, spec, &d, &task, &set));
-    const sonde_status status = run(c, spec, &data, &s, set, task);
+    const sonde_status status = run(c, spec, &d, &data, &s, set, task);
     snd_set_close(set);
     return status;
 }

@@ -228,6 +228,9 @@ sonde_status snd_set_make_tokenizer(snd_set *d, const char *dflt, const uint8_t 
 snd_data_kind snd_set_kind(const snd_set *d) {
     return d->kind;
 }
+const char *snd_task_name(snd_task t) {
+    return TASKS[t];
+}
 snd_task snd_set_task(const snd_set *d) {
     return d->task;
 }

@@ -42,7 +42,8 @@ int snd_data_key_count(void);
 const snd_data_key *snd_data_key_at(int i);
 snd_data_settings snd_data_defaults(void);
 /// One setting from its text, which must outlive the settings. `where` stands in front of errors ("file.yaml: " or "").
-/// errors  SONDE_ENAME: no such key (the nearest is named);  SONDE_ERANGE, SONDE_ETYPE: not a value of it
+/// errors  SONDE_ENAME: no such key (the nearest is named);  SONDE_ERANGE, SONDE_ETYPE: not a value of it;  SONDE_EUSAGE: classes
+///         with one name for two
 sonde_status snd_data_setting(snd_data_settings *s, const char *where, const char *key, const char *text) SONDE_MUST_CHECK;
 
 /// Is this setting a path that begins in `folder`? Not the words that stand for built-in data and tokenizers.
@@ -72,6 +73,7 @@ sonde_status snd_set_fed(snd_task task, const int64_t row[3], int64_t classes, s
 void snd_set_close(snd_set *d);  // NULL is fine
 snd_data_kind snd_set_kind(const snd_set *d);
 snd_task snd_set_task(const snd_set *d);
+const char *snd_task_name(snd_task t); // "lm", "class"
 const char *snd_set_name(const snd_set *d);
 /// A line for people: "text, 1.15 MB, chars: 78 tokens, 1.10 M to train on, 0.06 M for validation". Caller frees.
 void snd_set_describe(const snd_set *d, snd_buf *out);

@@ -11,7 +11,7 @@ enum {
 };
 
 static const snd_data_key ROWS[COUNT] = {
-#define SND_DATA_KEY(name, option, type, dflt, lo, hi, range, help)                                                    \
+#define SND_DATA_KEY(name, option, type, dflt, lo, hi, range, use, help)                                               \
     {#name, option, dflt, range, help, SND_MEMBER_##type, lo, hi, offsetof(snd_data_settings, name)},
 #include "data/settings.def"
 #undef SND_DATA_KEY
@@ -54,8 +54,25 @@ static sonde_status set_kind(snd_data_settings *s, const char *where, const char
              snd_shown(shown, text), near ? "; the nearest is " : "", near ? near : "");
 }
 
+// Names between commas: none empty, none twice, since a class's number is the place of its name.
+static sonde_status check_classes(const char *where, const char *text) {
+    int64_t place = 1;
+    for (const char *s = text; *text && s; s = strchr(s, ',') ? strchr(s, ',') + 1 : NULL, place++) {
+        const size_t n = strcspn(s, ",");
+        int64_t before = 1;
+        SND_FAIL_IF(n == 0, SONDE_EUSAGE, "%sclasses: name %lld is empty; every class needs one", where,
+                    (long long)place);
+        for (const char *t = text; t < s; t = strchr(t, ',') + 1, before++)
+            SND_FAIL_IF(strcspn(t, ",") == n && !strncmp(s, t, n), SONDE_EUSAGE,
+                        "%sclasses: '%.*s' is name %lld and %lld; every class needs one of its own", where,
+                        n < 64 ? (int)n : 64, s, (long long)before, (long long)place);
+    }
+    return SONDE_OK;
+}
+
 // The only word is the kind, whose member is a number.
 static sonde_status set(snd_data_settings *s, const char *where, int i, const char *text) {
+    if (!strcmp(ROWS[i].name, "classes")) SND_TRY(check_classes(where, text));
     return ROWS[i].type == SND_MEMBER_WORD ? set_kind(s, where, text) : snd_member_set(&ROWS[i], s, where, text);
 }
 

@@ -352,17 +352,17 @@ static sonde_status check_tokenizer(snd_arena *a, const snd_trainer *t, const ch
     const char *path = join(a, folder, "tokenizer.json");
     const snd_tokenizer *own = snd_set_tokenizer(t->set);
     snd_tokenizer *saved;
-    snd_buf want = {0}, found = {0};
+    snd_buf want = {0}, there = {0};
     if (!path) return SONDE_ENOMEM;
     if (!own) return SONDE_OK;
     SND_TRY(snd_tokenizer_load(path, &saved));
     sonde_status s = snd_tokenizer_write(own, &want);
-    if (s == SONDE_OK) s = snd_tokenizer_write(saved, &found);
-    if (s == SONDE_OK && strcmp(want.s, found.s) != 0)
+    if (s == SONDE_OK) s = snd_tokenizer_write(saved, &there);
+    if (s == SONDE_OK && strcmp(want.s, there.s) != 0)
         s = snd_fail(SONDE_EINPUT, __FILE__, __LINE__, "%s: %lld tokens, which are not those of this run's data (%lld)",
                      path, (long long)snd_tokenizer_vocab(saved), (long long)snd_tokenizer_vocab(own));
     snd_buf_free(&want);
-    snd_buf_free(&found);
+    snd_buf_free(&there);
     snd_tokenizer_destroy(saved);
     return s;
 }

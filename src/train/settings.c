@@ -12,7 +12,7 @@ enum {
 };
 
 static const snd_train_key ROWS[COUNT] = {
-#define SND_TRAIN_KEY(name, option, verbs, type, dflt, lo, hi, range, help)                                            \
+#define SND_TRAIN_KEY(name, option, verbs, type, dflt, lo, hi, range, use, help)                                       \
     {#name, option, dflt, range, help, SND_MEMBER_##type, lo, hi, offsetof(snd_train_settings, name)},
 #include "train/settings.def"
 #undef SND_TRAIN_KEY
