@@ -170,7 +170,7 @@ def halves(data, top):
     a, b = ([{k: x for k, x in json.loads(l).items() if k != "tokens_per_s"} for l in open(os.path.join(o, "metrics.jsonl"))] for o in outs)
     check(a == b, f"a resumed run: {[(x, y) for x, y in zip(a, b) if x != y][:1]}")
     # refused
-    for args, say in ((["--loss-scale", "8"], "dtype f16"), (["--dtype", "f16", "--loss-scale", "none"], "neither dynamic nor a number")):
+    for args, say in ((["--loss-scale", "8"], "only with f16"), (["--dtype", "f16", "--loss-scale", "none"], "neither dynamic nor a number")):
         r = subprocess.run([BIN, "train", "pre", *model, "--data", data, "--quiet", *short, *args], capture_output=True, text=True, timeout=60)
         check(r.returncode == 2 and say in r.stderr, f"{args}: exit {r.returncode}: {r.stderr}")
 

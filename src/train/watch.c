@@ -22,7 +22,9 @@ static const struct row {
 #undef SND_WATCH
 };
 
-enum { RECENT = 20, IN_A_ROW = 3, SETTLED = 5 }; // looks before a mean of earlier ones means something
+enum { RECENT = 20, IN_A_ROW = 3 };
+enum { SETTLED = 5 }; // looks before a mean of earlier ones means something
+enum { BATCHES = 5 }; // of a look each: what one batch's variance says of batch norm is chance
 
 // A geometric mean, and how many went into it.
 typedef struct usual {
@@ -34,6 +36,8 @@ typedef struct layer_watch {
     usual update;
     int dead; // looks in a row
     int64_t dead_since;
+    double gap[BATCHES]; // ln(batch's variance over the running one), of the last looks that had one
+    int64_t gaps;
 } layer_watch;
 
 struct snd_watcher {
@@ -155,27 +159,39 @@ static void look_at_layer(snd_watcher *w, const snd_step *s, int i) {
                               num(a, l->write)));
 }
 
-// U41: evaluation divides by the running variance, which is behind. The last look counts, so a finding may go again.
+// The mean gap of a layer's last looks; NaN: there was none.
+static double mean_gap(const layer_watch *k) {
+    const int n = k->gaps < BATCHES ? (int)k->gaps : BATCHES;
+    double sum = 0;
+    for (int i = 0; i < n; i++) sum += k->gap[i];
+    return n ? sum / n : NAN;
+}
+
+// U41: evaluation divides by the running variance, which is behind. The last looks count, so a finding may go again.
 static void look_at_batch_norms(snd_watcher *w, const snd_step *s) {
     const int64_t updates = s->step * w->t->s.accumulate;
     const double start = pow(1 - SND_BATCH_SHARE, (double)updates);
     int worst = -1;
     char a[40], b[40], c[40];
     for (int i = 0; i < s->n_layers; i++) {
-        const double gap = fabs(log(s->layers[i].batch_running));
-        if (isfinite(gap) && (worst < 0 || gap > fabs(log(s->layers[worst].batch_running)))) worst = i;
+        layer_watch *k = &w->layers[i];
+        const double gap = log(s->layers[i].batch_running);
+        if (isfinite(gap)) k->gap[k->gaps++ % BATCHES] = gap;
+        if (k->gaps && (worst < 0 || fabs(mean_gap(k)) > fabs(mean_gap(&w->layers[worst])))) worst = i;
     }
     if (worst < 0) return;
-    const double ratio = s->layers[worst].batch_running, limit = ROWS[BATCH_NORM].threshold;
+    const double ratio = exp(mean_gap(&w->layers[worst])), limit = ROWS[BATCH_NORM].threshold;
+    const int64_t n = w->layers[worst].gaps < BATCHES ? w->layers[worst].gaps : BATCHES;
     const char *name = *s->layers[worst].name ? s->layers[worst].name : "outside layers";
     w->found[BATCH_NORM].found = false;
     if (fabs(log(ratio)) <= log(limit) && start <= 0.1) return;
     find(w, BATCH_NORM, snd_arena_printf(w->arena, "%s, step %lld", name, (long long)s->step), ratio, limit,
          snd_arena_printf(
              w->arena,
-             "the batch's variance is %s times the running one after %lld updates, by which %s %% of the "
-             "running averages is still their start: what training normed to size 1, evaluation norms to %s",
-             num(a, ratio), (long long)updates, num(b, 100 * start), num(c, sqrt(ratio))));
+             "in the last %lld looks the batch's variance is %s times the running one (geometric mean), after %lld "
+             "updates, by which %s %% of the running averages is still their start: what training normed to size 1, "
+             "evaluation norms to %s",
+             (long long)n, num(a, ratio), (long long)updates, num(b, 100 * start), num(c, sqrt(ratio))));
 }
 
 // ---- the run's events -----------------------------------------------------------------------------------------------------------
