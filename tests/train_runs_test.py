@@ -177,6 +177,16 @@ def diverged(data, top):
     check([(x["rule"], x["level"], x["where"]) for x in v if x["rule"] == "nonfinite"] ==
           [("nonfinite", "error", "layers.0.M.up.weight, step 4")], str(v))
     check(checkpoints(out)[-1] == 3, "a step that went wrong was saved")
+    out = os.path.join(top, "first")  # not one step can be made
+    r = train("x = exp(x) + F(x)", "layers=8", "width=32", "family=transformer", "vocab=95", "context=16", "position=learned", "init=embed = normal(30)",
+              "--data", data, "--steps", "9", "--batch", "4", "--tokens", "16", "-o", out)
+    check(r.returncode == 4 and "step 1. In step 1" in r.stdout.replace("\n      ", " "), f"exit {r.returncode}: {r.stdout} {r.stderr}")
+    check("nan" not in r.stdout and "Learning rate" not in r.stdout, "curves without a step: " + r.stdout)
+    lines = [json.loads(l) for l in open(os.path.join(out, "metrics.jsonl"))]
+    check([l["step"] for l in lines] == [1] and lines[0]["loss"] is None, "metrics.jsonl: " + str(lines))
+    check(all(l["update"] is None and l["wrms"] is None for l in lines[0]["layers"]), "an update that was not made: " + str(lines))
+    d = json.load(open(os.path.join(out, "result.json")))
+    check(not d.get("panels") and d["summary"]["metrics"]["steps"] == 0, "panels without a step: " + str(d.get("panels")))
     for args, what in [(["--optimizer", "sgd", "--lr", "1e6", "--clip", "0"], "is not finite"),
                        (["--optimizer", "adamw", "--lr", "30", "--schedule", "constant"], "the mean loss of the last 20 steps is")]:
         r = train("pre", "layers=2", "width=32", "--data", data, "--steps", "100", "--batch", "4", "--tokens", "16", "--warmup", "0", *args)

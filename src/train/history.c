@@ -114,7 +114,7 @@ double snd_history_step_sec(const snd_history *h) {
 // ---- panels ---------------------------------------------------------------------------------------------------------------------
 
 static void put_curve(snd_panel *p, const char *label, const double *x, const double *y, int n) {
-    snd_series *s = n ? snd_panel_series(p, label, x, n) : NULL;
+    snd_series *s = snd_panel_series(p, label, x, n);
     if (s) snd_series_y(p, s, y);
 }
 
@@ -132,6 +132,7 @@ static void tell_curves(const snd_history *h, snd_record *r, const char *label) 
         lost[n] = w->lost / (double)w->n;
         norm[n++] = w->log_norm / (double)w->n;
     }
+    if (n == 0) return; // not one step was made
     snd_panel *p = snd_record_panel_of(r, "Loss", "step", "nats per target", false);
     put_curve(p, label, x, loss, n);
     if (h->n_valid) {
@@ -142,7 +143,7 @@ static void tell_curves(const snd_history *h, snd_record *r, const char *label) 
     put_curve(p, label, x, norm, n);
     p = snd_record_panel_of(r, "Learning rate", "step", "learning rate", false);
     put_curve(p, label, x, lr, n);
-    if (n == 0 || isnan(scale[n - 1])) return; // not in f16
+    if (isnan(scale[n - 1])) return; // not in f16
     p = snd_record_panel_of(r, "Loss scale", "step", "factor of the loss", true);
     put_curve(p, label, x, scale, n);
     p = snd_record_panel_of(r, "Gradients that f16 makes 0", "step", "share of the backward pass's numbers", false);

@@ -123,8 +123,8 @@ sonde_status snd_looks_make(snd_trainer *t, snd_net *n) SONDE_MUST_CHECK;
 sonde_status snd_layers_make(snd_trainer *t) SONDE_MUST_CHECK;
 /// Reads the statistics of the net's last run.
 void snd_layers_read(snd_trainer *t, const snd_net *n);
-/// Adds what the weights noted.
-void snd_layers_weigh(snd_trainer *t);
+/// Adds what the weights noted when they were moved; a step that did not has nothing to say of them.
+void snd_layers_weigh(snd_trainer *t, bool moved);
 
 typedef struct snd_watcher snd_watcher;
 sonde_status snd_watcher_make(snd_trainer *t, double first_loss, snd_watcher **out) SONDE_MUST_CHECK;

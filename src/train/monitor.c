@@ -115,10 +115,10 @@ void snd_layers_read(snd_trainer *t, const snd_net *n) {
     rest->rms = rest->mean = rest->var = rest->grms = rest->write = rest->entropy = NAN;
 }
 
-void snd_layers_weigh(snd_trainer *t) {
+void snd_layers_weigh(snd_trainer *t, bool moved) {
     for (int i = 0; i < t->n_layers; i++) {
         double w = 0, g = 0, u = 0, n = 0;
-        for (int k = 0; k < t->n_weights; k++) {
+        for (int k = 0; k < t->n_weights && moved; k++) {
             const snd_weight *p = &t->weights[k];
             if (p->layer != i) continue;
             w += p->wsq;

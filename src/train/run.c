@@ -90,11 +90,18 @@ static sonde_status save(run *r) {
     return r->o->dir ? snd_checkpoint_save(r->t, &r->state, r->o->dir) : SONDE_OK;
 }
 
+// A step that was not made, since its numbers are not finite, is told by the number that it would have had.
+static snd_step as_told(snd_step s) {
+    s.step += !s.skipped && !(isfinite(s.loss) && isfinite(s.grad_norm));
+    return s;
+}
+
 static sonde_status one_step(run *r) {
     snd_step s;
     SND_TRY(snd_trainer_step(r->t, &s));
     count(r, &s);
-    SND_TRY(snd_log_step(r->log, &s));
+    const snd_step told = as_told(s);
+    SND_TRY(snd_log_step(r->log, &told));
     SND_TRY(snd_watcher_step(r->watcher, r->t, &s));
     snd_history_step(r->history, &s);
     const snd_train_point now = point_at(r, &s);

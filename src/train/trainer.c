@@ -197,8 +197,8 @@ sonde_status snd_trainer_step(snd_trainer *t, snd_step *out) {
     if (finite) {
         snd_weights_update(t, net, lr, scale, watch);
         t->step++;
-        if (watch) snd_layers_weigh(t);
     }
+    if (watch) snd_layers_weigh(t, finite);
     const bool skipped = snd_scale_step(t, finite);
     *out = (snd_step){.step = t->step,
                       .loss = loss,
