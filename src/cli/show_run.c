@@ -116,6 +116,20 @@ static void metric_cells(snd_text_table *t, const snd_columns *k, int i, const s
     if (out) snd_table_ink(t, SND_INK_RED);
 }
 
+// "3", "encoder 3" where there are two stacks, or a name.
+static void layer_cell(snd_text_table *t, const snd_rvalue *v) {
+    char text[64];
+    const char *layers = strstr(v->name, "layers.");
+    const int stack = layers && layers > v->name ? (int)(layers - v->name) - 1 : 0;
+    if (v->layer < 0)
+        snd_table_cell(t, v->name);
+    else if (stack > 0 && stack < 32) {
+        snprintf(text, sizeof text, "%.*s %d", stack, v->name, v->layer);
+        snd_table_cell(t, text);
+    } else
+        snd_table_int(t, v->layer);
+}
+
 static void layer_table(snd_cli *c, const snd_run *u, const snd_columns *k) {
     const char *head[1 + 3 * SND_SHOW_METRICS];
     int n = 0;
@@ -130,10 +144,7 @@ static void layer_table(snd_cli *c, const snd_run *u, const snd_columns *k) {
     for (int i = 0; i < u->n_values; i++) {
         const snd_rvalue *v = u->values[i];
         if (!snd_show_is_stream(v->name) || !row_shown(c, u, v)) continue;
-        if (v->layer >= 0)
-            snd_table_int(t, v->layer);
-        else
-            snd_table_cell(t, v->name);
+        layer_cell(t, v);
         for (int m = 0; m < k->n; m++) metric_cells(t, k, m, snd_value_find(v, k->name[m]));
     }
     snd_table_print(t);
