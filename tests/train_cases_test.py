@@ -143,6 +143,10 @@ def halves(data, top):
         d, v = f16(spec, "--loss-scale", "1024", code=4)
         check(v["nonfinite"]["where"].startswith(where) and v["nonfinite"]["where"].endswith("step 1"), str(v))
     f16(["pre", *model, sharp, "qk_norm=rms-head"])
+    # a scale that was said and is too large for the gradient has a verdict that says so
+    d, v = f16(["pre", *model, start], "--loss-scale", "1e9", code=4)
+    check(set(v) == {"loss-scale-too-large"} and v["loss-scale-too-large"]["value"] == 1e9, str(v))
+    check("--loss-scale dynamic" in v["loss-scale-too-large"]["try"] and "stays at 1e+09" in v["loss-scale-too-large"]["why"], str(v))
     # what underflows: the smaller the scale the more, until little is learned
     lost, losses = [], []
     for scale in ("dynamic", "1", "1e-3", "1e-5"):

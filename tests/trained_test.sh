@@ -229,6 +229,7 @@ while [ $i -lt 400 ]; do
 done >pairs.tsv
 try 0 train pre layers=1 width=32 heads=2 arch=encoder-decoder --data pairs.tsv --tokenizer chars --steps 150 \
     --batch 16 --tokens 24 -o mt -q
+try 0 measure mt --checkpoint 150; out " encoder 0 "; out " decoder 0 " # not two rows of one name
 printf 'ab c3\nab c7\r\nab c10\n' >source
 printf 'AB C3\nAB C7\nAB C10\n' >reference
 try 0 translate mt --source source --reference reference --beams 3
@@ -250,7 +251,11 @@ try 0 translate mt --source strange; err "'ß' (U+00DF)"
 # ---- an encoder, classes
 try 0 train pre layers=1 width=32 heads=2 arch=encoder --data text --mask-share 0.2 --steps 10 --batch 4 --tokens 32 -o mlm -q
 try 2 eval mlm --stride 8; err "--stride has no effect with objective mlm, only with lm"
-try 3 generate mlm --prompt a; err "an encoder"
+try 2 generate mlm --prompt a; err "an encoder"
+try 0 train bert-base layers=1 width=32 heads=2 vocab=100 --data text --steps 2 --batch 2 --tokens 16 --json -q
+json 'd["label"] == "BERT base"' # a preset with a formula of its own has a name
+try 0 train bert-base "wiring=in: x = N(x); each: x = N(x + F(x)) + 0*x" layers=1 width=32 heads=2 vocab=100 --data text --steps 2 --batch 2 --tokens 16 --json -q
+json 'd["label"] == "your formula"'
 try 0 eval mlm --json; json 'd["targets"] > 0 and 0 <= d["accuracy"] <= 1'
 try 0 eval mlm; out "accuracy"; out "perplexity"
 awk -v OFS=, 'BEGIN { print "a,b,class"; for (i = 0; i < 200; i++) print i % 7, i % 5, (i % 7 > 3) }' >table.csv
@@ -277,7 +282,7 @@ try 0 measure batch --eval --csv; cmp -s one out && bad "--eval changes nothing"
 try 0 measure batch --eval; out "by running statistics"
 try 0 eval class --data table.csv --json; json 'sum(map(sum, d["confusion"])) == d["targets"] == 200'
 json 'd["accuracy"] == (d["confusion"][0][0] + d["confusion"][1][1]) / 200'
-try 3 generate class --prompt a; err "family mlp"
+try 2 generate class --prompt a; err "family mlp" # as translate of a decoder
 
 [ $fails = 0 ] && echo "trained_test: all well" || echo "trained_test: $fails failures"
 [ $fails = 0 ]

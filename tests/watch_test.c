@@ -231,6 +231,13 @@ static void f16_overflows(void **state) {
     assert_string_equal(told(&s, "f16-gradient-overflow")->where, "loss, step 31");
     assert_null(told(&s, "gradient-spike"));
     assert_null(told(&s, "nonfinite"));
+    s.t->scale = 1024;
+    s.t->failed_step = 79;
+    CHECK_STATUS(snd_watcher_step(s.w, s.t, &(snd_step){.step = 79, .loss = 1, .grad_norm = INFINITY, .scale = 1024}),
+                 SONDE_EDIVERGED);
+    assert_string_equal(told(&s, "loss-scale-too-large")->where, "loss, step 80");
+    CHECK_SAME(told(&s, "loss-scale-too-large")->value, 1024);
+    assert_null(told(&s, "nonfinite")); // the forward pass had nothing
     s.t->dynamic = true;
     s.t->failed_step = 99;
     CHECK_STATUS(snd_watcher_step(s.w, s.t, &(snd_step){.step = 99, .loss = NAN, .grad_norm = NAN}), SONDE_EDIVERGED);

@@ -153,6 +153,7 @@ sonde_status snd_verb_generate(snd_cli *c) {
     snd_ids ids = {0};
     sonde_status s = snd_cli_load_trained(c, &l);
     if (s == SONDE_OK) s = snd_decodes(l.spec);
+    if (s == SONDE_EUNSUPPORTED) s = SONDE_EUSAGE; // nothing is wrong with the file: it was given to the wrong verb
     if (s == SONDE_OK && l.spec->arch == SND_ARCH_ENCDEC)
         s = snd_fail(SONDE_EUSAGE, __FILE__, __LINE__, "this model translates: use 'sonde translate'");
     if (s == SONDE_OK) s = snd_loaded_need_tokenizer(c, &l);

@@ -98,7 +98,8 @@ sonde_status snd_lab_complete(snd_arena *a, const snd_spec *s, const snd_set *se
 sonde_status snd_lab_train_parts(snd_arena *a, snd_spec *spec, const snd_train_settings *s, const snd_trainer_opts *o,
                                  const char *const *data, int n_data) SONDE_MUST_CHECK;
 
-/// The catalogue's key of the wiring, its text where that is short, else "your formula".
+/// The catalogue's key of the wiring; of a preset or file with a formula of its own the title; a formula's text where that is
+/// short, else "your formula".
 const char *snd_lab_label(const snd_spec *s);
 /// A run under that label with the spec's settings; give it to snd_train_run, and what that found to close.
 snd_run *snd_lab_train_open(snd_record *r, const snd_spec *spec, const snd_set *set, const snd_trainer_opts *o);

@@ -76,6 +76,7 @@ sonde_status snd_lab_train_parts(snd_arena *a, snd_spec *spec, const snd_train_s
 const char *snd_lab_label(const snd_spec *s) {
     enum { SHORT = 24 };
     if (s->wiring_key) return s->wiring_key;
+    if (s->title && !s->from_command_line) return s->title; // of a preset or a file whose wiring is its own
     return strlen(s->wiring_text) <= SHORT && !strchr(s->wiring_text, '\n') ? s->wiring_text : "your formula";
 }
 

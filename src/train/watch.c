@@ -63,7 +63,8 @@ static const char *const REMEDY[RULES] = {
         "nothing but shrinking",
     [NONFINITE] =
         "a lower lr, a longer warm-up, clip=1; a wiring that keeps the stream's size (pre, deepnorm) where a stream "
-        "grew over the layers; in f16, where a gradient came first, a smaller --loss-scale, or dynamic",
+        "grew over the layers; in f16, bf16 or f32, which hold larger numbers",
+    [SCALE_FIXED] = "a smaller --loss-scale, or --loss-scale dynamic, which finds it and skips such steps",
     [SCALE_COLLAPSE] =
         "train in bf16 or f32; or keep what overflowed small: a norm before each branch (wiring=pre), smaller weights, "
         "qk_norm for attention's scores",
@@ -242,15 +243,20 @@ static sonde_status say_nonfinite(snd_watcher *w, snd_trainer *t, rule r, const 
     const char *why = snd_arena_printf(w->arena, "in step %lld %s%s", step, text, why_then);
     if (!place || !why) return SONDE_ENOMEM;
     const double limit = r == NONFINITE ? NAN : ROWS[r].threshold;
-    find(w, r, place, r == SCALE_COLLAPSE ? t->scale : NAN, limit, why);
+    find(w, r, place, r == SCALE_COLLAPSE || r == SCALE_FIXED ? t->scale : NAN, limit, why);
     *out = why;
     return SONDE_OK;
 }
 
-static sonde_status name_nonfinite(snd_watcher *w, snd_trainer *t) {
+// A loss that is finite says that the forward pass had nothing: in f16 it is then the scale that was too much.
+static sonde_status name_nonfinite(snd_watcher *w, snd_trainer *t, const snd_step *s) {
+    char then[80] = "", scale[40];
     const char *why;
-    const rule r = t->dynamic ? SCALE_COLLAPSE : NONFINITE;
-    SND_TRY(say_nonfinite(w, t, r, t->dynamic ? ", and the loss scale has fallen to 1 already" : "", &why));
+    const bool fixed = s->scale > 0 && !t->dynamic && isfinite(s->loss);
+    const rule r = t->dynamic ? SCALE_COLLAPSE : fixed ? SCALE_FIXED : NONFINITE;
+    if (t->dynamic) snprintf(then, sizeof then, ", and the loss scale has fallen to 1 already");
+    if (fixed) snprintf(then, sizeof then, ", with a loss scale that stays at %s", num(scale, t->scale));
+    SND_TRY(say_nonfinite(w, t, r, then, &why));
     SND_FAIL(SONDE_EDIVERGED, "%s", why);
 }
 
@@ -278,7 +284,7 @@ static void look_at_lost(snd_watcher *w, const snd_step *s) {
 sonde_status snd_watcher_step(snd_watcher *w, snd_trainer *t, const snd_step *s) {
     if (s->skipped) return look_at_skipped(w, t, s);
     if (isnan(w->first)) look_at_first(w, s->loss);
-    if (!isfinite(s->loss) || !isfinite(s->grad_norm)) return name_nonfinite(w, t);
+    if (!isfinite(s->loss) || !isfinite(s->grad_norm)) return name_nonfinite(w, t, s);
     w->recent[w->n++ % RECENT] = s->loss;
     look_at_norm(w, s);
     look_at_lost(w, s);
