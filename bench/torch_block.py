@@ -35,10 +35,14 @@ class GPT(torch.nn.Module):
             if p.dim() == 2:
                 torch.nn.init.normal_(p, std=0.02)
 
-    def forward(self, tokens):
+    def stream(self, tokens):
+        """The last norm's output."""
         t = tokens.shape[1]
         hidden = torch.ones(t, t, dtype=torch.bool).triu(1)
         x = self.embed(tokens) + self.position(torch.arange(t))
         for block in self.blocks:
             x = block(x, hidden)
-        return self.norm(x) @ self.embed.weight.T
+        return self.norm(x)
+
+    def forward(self, tokens):
+        return self.stream(tokens) @ self.embed.weight.T

@@ -6,51 +6,29 @@ forward and backward pass (drawing weights and inputs excluded), peak memory in 
 
 usage: torch_gpt2.py plain|loss BATCH TOKENS THREADS"""
 import json
-import math
 import resource
 import sys
 import time
 
 import torch
 from common import blas
-from torch_block import Block
+from torch_block import GPT
 
 VOCAB, CONTEXT, WIDTH, LAYERS, HEADS = 50257, 1024, 768, 12, 12
-
-
-class GPT2(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.embed, self.position = torch.nn.Embedding(VOCAB, WIDTH), torch.nn.Embedding(CONTEXT, WIDTH)
-        self.blocks = torch.nn.ModuleList(Block(WIDTH, HEADS) for _ in range(LAYERS))
-        self.norm = torch.nn.LayerNorm(WIDTH)
-        for name, p in self.named_parameters():
-            if p.dim() == 2:
-                torch.nn.init.normal_(p, std=0.02 / math.sqrt(2 * LAYERS) if "out." in name or "down." in name else 0.02)
-            elif name.endswith("bias"):
-                torch.nn.init.zeros_(p)
-
-    def forward(self, tokens):
-        t = tokens.shape[1]
-        hidden = torch.ones(t, t, dtype=torch.bool).triu(1)
-        x = self.embed(tokens) + self.position(torch.arange(t))
-        for block in self.blocks:
-            x = block(x, hidden)
-        x = self.norm(x)
-        return x, x @ self.embed.weight.T
 
 
 def main():
     loss, batch, length = sys.argv[1] == "loss", int(sys.argv[2]), int(sys.argv[3])
     torch.set_num_threads(int(sys.argv[4]))
     torch.manual_seed(0)
-    net = GPT2()
+    net = GPT(LAYERS, WIDTH, HEADS, VOCAB, CONTEXT)
     tokens, targets = torch.randint(VOCAB, (2, batch, length))
     upstream = torch.randn(batch, length, WIDTH)
     for _ in sys.stdin:
         net.zero_grad(set_to_none=True)
         start = time.perf_counter()
-        x, logits = net(tokens)
+        x = net.stream(tokens)
+        logits = x @ net.embed.weight.T
         if loss:
             torch.nn.functional.cross_entropy(logits.view(-1, VOCAB), targets.view(-1)).backward()
         else:
