@@ -225,11 +225,64 @@ static void test_wrap(void **state) {
     snd_buf_free(&b);
 }
 
+static bool is_word_of(const char *all, const char *word) {
+    const size_t n = strlen(word);
+    for (const char *w = all; w; w = strchr(w, '|') ? strchr(w, '|') + 1 : NULL)
+        if (strncmp(w, word, n) == 0 && (w[n] == '|' || !w[n])) return true;
+    return false;
+}
+
+// Column `use`: every condition is KEY=WORD|..., and where KEY is an option with words, these are some of them.
+static void test_use_is_well_formed(void **state) {
+    (void)state;
+    int n = 0;
+    for (int i = 0; i < snd_opt_count(); i++) {
+        for (const char *u = snd_opt_at(i)->use; *u; u += strcspn(u, " "), u += strspn(u, " "), n++) {
+            const size_t key = strcspn(u, "="), end = strcspn(u, " ");
+            assert_true(key > 0 && key + 1 < end);
+            char *words = snd_arena_strn(*state, u + key + 1, end - key - 1);
+            const snd_opt_row *o = snd_opt_find(NULL, u, key);
+            const char *all = o && o->type == SND_OPT_WORD ? o->arg : NULL;
+            if (!strncmp(u, "dtype=", 6)) all = "f32|f64|bf16|f16"; // the verbs differ
+            for (char *w = strtok(words, "|"); w && all; w = strtok(NULL, "|")) assert_true(is_word_of(all, w));
+        }
+    }
+    assert_true(n > 20);
+}
+
+// What was said and has no effect is refused by all of its conditions; a file's word and facts that nobody gave are not asked.
+static void test_use(void **state) {
+    line l;
+    snd_fact facts[] = {{"dtype", "f32"}, {"loss-scale", "dynamic"}, {"data-kind", "table"}};
+    CHECK_OK(parse(&l, *state, "train|pre|--scale-every=5|--classes=a,b|--lr=1"));
+    CHECK_STATUS(snd_opt_check_use(&l.c, facts, 3), SONDE_EUSAGE);
+    assert_string_equal(sonde_error_message(), "--scale-every has no effect with dtype f32, only with f16");
+    facts[0].value = "f16";
+    CHECK_OK(snd_opt_check_use(&l.c, facts, 3));
+    facts[1].value = "fixed";
+    CHECK_STATUS(snd_opt_check_use(&l.c, facts, 3), SONDE_EUSAGE);
+    CHECK_OK(snd_opt_check_use(&l.c, facts, 1));
+    facts[1].value = "dynamic";
+    facts[2].value = "tab"; // the beginning of a word is not the word
+    CHECK_STATUS(snd_opt_check_use(&l.c, facts, 3), SONDE_EUSAGE);
+    CHECK_OK(parse(&l, *state, "train|pre"));
+    CHECK_OK(snd_opt_set_pair(&l.c, "beta2=0.9"));
+    CHECK_OK(snd_opt_check_use(&l.c, &(snd_fact){"optimizer", "sgd"}, 1));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_operands),  cmocka_unit_test(test_values),  cmocka_unit_test(test_lists),
-        cmocka_unit_test(test_refused),   cmocka_unit_test(test_command), cmocka_unit_test(test_file_settings),
-        cmocka_unit_test(test_sparkline), cmocka_unit_test(test_wrap),    cmocka_unit_test(test_spec),
+        cmocka_unit_test(test_operands),
+        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_lists),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_command),
+        cmocka_unit_test(test_file_settings),
+        cmocka_unit_test(test_sparkline),
+        cmocka_unit_test(test_wrap),
+        cmocka_unit_test(test_spec),
+        cmocka_unit_test(test_use),
+        cmocka_unit_test(test_use_is_well_formed),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

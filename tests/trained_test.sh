@@ -198,6 +198,15 @@ try 2 generate lm --prompt a --temperature 0 --top-k 4; err "--top-k has no effe
 try 2 describe pre inputs=4 outputs=3 --plan --tokens 8; err "--tokens has no effect with objective class"
 try 2 describe pre inputs=4 outputs=3 --plan --image-size 8; err "--image-size has no effect with family mlp, only with convnet"
 
+# ---- a family that was said stays: rows are no text
+printf 'model: {wiring: pre, family: mlp, layers: 1, width: 32}\n' >rows.yaml
+for spec in rows.yaml mlp "pre family=mlp"; do
+    try 3 train $spec layers=1 --data text --steps 1 -q
+    err "family mlp learns from rows with a class (a text needs family=transformer): "; err "is not a number"
+done
+try 0 train rows.yaml --data idle.csv --steps 1 -q
+try 0 train rows.yaml family=transformer --data text --steps 1 --batch 2 --tokens 16 -q
+
 # ---- a context that is longer than what was trained on
 try 0 train pre layers=1 width=32 heads=2 context=64 position=learned --data text --steps 20 --batch 4 --tokens 16 -o brief -q
 try 0 eval brief; out "16 tokens, 8 apart"; err "16 tokens at a time, as the model was trained; its context is 64 (--tokens 64)"

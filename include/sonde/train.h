@@ -28,7 +28,8 @@ typedef enum sonde_split { SONDE_SPLIT_NONE, SONDE_SPLIT_TRAIN, SONDE_SPLIT_VALI
 
 typedef struct sonde_data sonde_data;
 
-/// A file or folder, read as `sonde train --data` does (docs/files.md). *out is the caller's, as of all that follow, and not
+/// A file or folder, read as `sonde train --data` does (docs/files.md); no model is known here, so a bpe has 8192 tokens unless
+/// "bpe_vocab=N" says how many the model has rows for. *out is the caller's, as of all that follow, and not
 /// changed on failure.
 /// errors  SONDE_EIO, SONDE_EINPUT: with file and line; SONDE_EUNSUPPORTED: data that do not serve the task; those of settings
 SONDE_API sonde_status sonde_data_open(sonde_task task, const char *path, const char *const *settings, int n, sonde_data **out) SONDE_MUST_CHECK;

@@ -111,7 +111,7 @@ static bool key_given(const snd_cli *c, const char *key) {
 // A wiring alone says nothing of a family: with text it is a Transformer's, with rows of a table an mlp's.
 static bool family_open(const snd_cli *c, const snd_spec *s, const snd_data_settings *d) {
     return !snd_data_has_classes(d) && s->family == SND_FAM_MLP && s->inputs == 0 && s->outputs == 0 &&
-           !key_given(c, "family") && !key_given(c, "block");
+           !s->family_given && !key_given(c, "block");
 }
 
 static sonde_status open_set(snd_cli *c, const snd_spec *spec, const snd_data_settings *d, snd_task *task,
@@ -127,6 +127,9 @@ static sonde_status open_set(snd_cli *c, const snd_spec *spec, const snd_data_se
         s = snd_fail(s, __FILE__, __LINE__, "%s", said);
     }
     c->file_at_fault = s != SONDE_OK;
+    if ((s == SONDE_EINPUT || s == SONDE_ESYNTAX) && *task == SND_TASK_CLASS && !snd_data_has_classes(d))
+        return snd_fail_prefix(s, "family %s learns from rows with a class (a text needs family=transformer): ",
+                               snd_family_name(spec->family));
     const bool runs_own = snd_opt_given(c, "resume") && !snd_opt_given(c, "data");
     return s == SONDE_EIO && runs_own ? snd_fail_prefix(s, "the run's data, for which --data PATH stands in: ") : s;
 }

@@ -29,6 +29,8 @@ static void put_number(overrides *o, const char *key, int64_t v) {
 static sonde_status complete_text(const snd_spec *s, const snd_set *set, int64_t tokens, overrides *o) {
     const int64_t vocab = snd_set_vocab(set);
     SND_FAIL_IF(vocab == 0, SONDE_EUSAGE, "the data does not say how many tokens there are; give vocab=NUMBER");
+    SND_FAIL_IF(s->family_given && s->family != SND_FAM_TRANSFORMER, SONDE_EUSAGE,
+                "family is %s, which has no tokens; a text needs family=transformer", snd_family_name(s->family));
     if (s->family != SND_FAM_TRANSFORMER) put_override(o, "family", "transformer");
     put_number(o, "vocab", vocab);
     if (!s->position_given) put_override(o, "position", "learned");

@@ -272,6 +272,7 @@ static sonde_status resolve_family(resolver *r) {
         value = conv ? SND_FAM_CONVNET : tf ? SND_FAM_TRANSFORMER : SND_FAM_MLP;
     }
     s->family = (snd_family)value;
+    s->family_given = w[SND_KEY_family].text != NULL;
     define(r, "mlp", s->family == SND_FAM_MLP);
     define(r, "transformer", s->family == SND_FAM_TRANSFORMER);
     define(r, "convnet", s->family == SND_FAM_CONVNET);

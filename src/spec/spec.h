@@ -26,6 +26,7 @@ typedef struct snd_spec {
     const char *source;        // what the user named: "specs/my.yaml", "gpt2", "pre", "each: ..."
     const char *title, *notes; // may be NULL
     snd_family family;
+    bool family_given;         // not left to the wiring
     snd_arch arch;
     const char *wiring_key;  // catalogue key, or NULL for a formula of the user's own
     const char *wiring_text; // the formula's text
