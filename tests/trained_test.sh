@@ -248,6 +248,13 @@ in=source; try 0 translate mt --json --beams 1; in=
 json 'd["schema"] == "sonde.translate/1" and len(d["lines"]) == 3 and all(l["score"] <= 0 for l in d["lines"])'
 rm -rf hurt; cp -r mt hurt; turn "hurt/checkpoints/150/model.safetensors"
 try 3 translate hurt --source source; err "hurt/checkpoints/150/model.safetensors: damaged, or changed after it was saved"
+try 0 train pre layers=1 width=32 heads=2 arch=encoder-decoder context=40 position=learned --data pairs.tsv --tokenizer chars --steps 2 \
+    --batch 16 --tokens 8 -o far -q
+printf 'ab c3 ab c3\nab\n' >longer
+try 0 translate far --source longer --json; err "1 of 2 lines have more than the 8 tokens that the model was trained on"
+json 'all(len(l["text"]) <= 8 for l in d["lines"])'
+try 0 translate far --source source --tokens 30; err "positions behind them were never learned"
+try 2 translate far --source source --tokens 41; err "learned positions end at context, 40"
 printf 'AB\n' >short
 try 3 translate mt --source source --reference short; err "as many are needed"
 try 2 generate mt --prompt a; err "translate"

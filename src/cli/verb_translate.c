@@ -70,6 +70,18 @@ static sonde_status note_unknown(const job *j) {
     return s;
 }
 
+// Lines beyond the positions that were trained on, where these are learned.
+static void note_long(const job *j) {
+    const int64_t trained = snd_trained_tokens(j->l->spec);
+    int64_t n = 0;
+    for (int64_t i = 0; i < j->n; i++) n += j->lines[i].length > trained;
+    if (n && trained && j->l->spec->position == SND_POS_LEARNED)
+        snd_note(j->c,
+                 "%lld of %lld lines have more than the %lld tokens that the model was trained on; positions behind "
+                 "them were never learned",
+                 (long long)n, (long long)j->n, (long long)trained);
+}
+
 static sonde_status prepare(job *j) {
     SND_NEW(j->c->arena, j->order, j->n + 1);
     const int64_t most = j->l->spec->position == SND_POS_LEARNED ? j->l->spec->context : 0;
@@ -82,6 +94,7 @@ static sonde_status prepare(job *j) {
         j->order[i] = i;
     }
     SND_TRY(note_unknown(j));
+    note_long(j);
     sorted = j->lines;
     qsort(j->order, (size_t)j->n, sizeof *j->order, by_length);
     return SONDE_OK;
@@ -198,10 +211,11 @@ static sonde_status put_results(const job *j) {
 static sonde_status options(job *j) {
     const snd_tokenizer *t = j->l->tokenizer;
     const snd_spec *s = j->l->spec;
-    const int64_t most = s->context > 0 ? s->context : 256;
+    int64_t longest;
+    SND_TRY(snd_cli_window(j->c, s, "tokens", 0, 256, &longest));
     j->batch = snd_opt_int(j->c, "batch", 16);
     j->o = (snd_beam_opts){.beams = snd_opt_int(j->c, "beams", 4),
-                           .tokens = snd_opt_int(j->c, "tokens", most),
+                           .tokens = longest,
                            .length_penalty = snd_opt_num(j->c, "length-penalty", 0.6),
                            .begin = snd_tokenizer_special(t, SND_SPECIAL_BOS),
                            .end = snd_tokenizer_special(t, SND_SPECIAL_EOS),
@@ -209,9 +223,6 @@ static sonde_status options(job *j) {
                            .stop = j->c->stop};
     SND_FAIL_IF(j->o.begin < 0 || j->o.end < 0, SONDE_EUSAGE,
                 "the tokenizer has no <bos> and <eos>, between which a translation stands");
-    SND_FAIL_IF(s->position == SND_POS_LEARNED && j->o.tokens > s->context, SONDE_EUSAGE,
-                "--tokens is %lld; learned positions end at context, %lld", (long long)j->o.tokens,
-                (long long)s->context);
     return SONDE_OK;
 }
 
