@@ -1,5 +1,5 @@
-// sonde/kernels.h: values against plain loops in double, gradients by central differences with random cotangents, both
-// types, and a clear refusal of what can't be. The kernels themselves are tested in kernels_*_test.c.
+// sonde/kernels.h: values against plain loops in double, gradients by central differences with random cotangents, the other
+// types against f64, and a clear refusal of what can't be. The kernels themselves are tested in kernels_*_test.c.
 #include "check.h"
 #include "kernels/kernels.h"
 
@@ -244,6 +244,121 @@ static void cross_entropy_and_its_gradient(void **state) {
     }
 }
 
+// ---- bf16 -------------------------------------------------------------------------------------------------------------------
+
+// n draws as bf16, and the numbers that these are.
+static void draw_bf16(const char *name, int64_t n, uint16_t *half, double *wide) {
+    draw(name, n, wide);
+    snd_convert(wide, SND_F64, half, SND_BF16, n);
+    snd_convert(half, SND_BF16, wide, SND_F64, n);
+}
+
+// The bf16 next to what f64 says: half a step is at most 2^-8 of a number; f32 in between, of numbers of this size.
+static void near_bf16(int64_t n, const uint16_t *got, const double *want, double size) {
+    const double slack = 32 * 0x1p-23 * size;
+    for (int64_t i = 0; i < n; i++) {
+        const double v = (double)snd_bf16_to_f32(got[i]), tol = 0x1p-8 * (fabs(want[i]) + slack) + slack;
+        if (!(fabs(v - want[i]) <= tol)) fail_msg("[%d]: %.9g, want %.9g within %.3g", (int)i, v, want[i], tol);
+    }
+}
+
+// Everything by the f64 kernels on the same numbers; s as the fused pass stored it.
+static void norms_on_bf16_follow_f64(void **state) {
+    (void)state;
+    enum { R = 40, D = 300, N = R * D };
+    static uint16_t x[N], y[N], s[N], z[N], z2[N], dz[N], plus[N], ds[N];
+    static double wx[N], wy[N], ws[N], wz[N], wdz[N], wplus[N], wds[N], gain[D], bias[D], dg[D], db[D], m[R], r[R],
+        m2[R], r2[R];
+    static float fgain[D], fbias[D], fdg[D], fdb[D];
+    draw_bf16("x", N, x, wx), draw_bf16("y", N, y, wy), draw_bf16("dz", N, dz, wdz), draw_bf16("plus", N, plus, wplus);
+    draw("g", D, gain), draw("b", D, bias);
+    for (int j = 0; j < D; j++) gain[j] = fgain[j] = (float)gain[j], bias[j] = fbias[j] = (float)bias[j];
+    for (int kind = SONDE_NORM_LAYER; kind <= SONDE_NORM_RMS; kind++) {
+        sonde_norm n = {.kind = (sonde_norm_kind)kind, .type = SONDE_TYPE_BF16, .features = D, .eps = 1e-5};
+        n.gain = fgain, n.bias = fbias, n.plus1 = kind == SONDE_NORM_RMS;
+        CHECK_OK(sonde_addnorm_forward(&n, R, 1, x, 0.5, y, s, z, m, r));
+        CHECK_OK(sonde_norm_forward(&n, R, s, z2, m2, r2));
+        assert_memory_equal(z2, z, sizeof z);
+        assert_memory_equal(r2, r, sizeof r);
+        CHECK_OK(sonde_norm_backward(&n, R, dz, s, m, r, plus, ds, fdg, fdb, NULL));
+        for (int i = 0; i < N; i++) ws[i] = wx[i] + 0.5 * wy[i];
+        near_bf16(N, s, ws, 4);
+        snd_convert(s, SND_BF16, ws, SND_F64, N);
+        n.type = SONDE_TYPE_F64, n.gain = gain, n.bias = bias;
+        CHECK_OK(sonde_norm_forward(&n, R, ws, wz, m2, r2));
+        for (int i = 0; i < R; i++) CHECK_REL(r[i], r2[i], 1e-6);
+        near_bf16(N, z, wz, 8);
+        CHECK_OK(sonde_norm_backward(&n, R, wdz, ws, m2, r2, wplus, wds, dg, db, NULL));
+        near_bf16(N, ds, wds, 8);
+        for (int j = 0; j < D; j++) CHECK_CLOSE((double)fdg[j], dg[j], 1e-5), CHECK_CLOSE((double)fdb[j], db[j], 1e-5);
+    }
+}
+
+static void attention_on_bf16_follows_f64(void **state) {
+    (void)state;
+    enum { B = 2, T = 90, H = 4, KV = 2, HD = 16, N = B * T * H * HD, NK = B * T * KV * HD, ROWS = B * T * H };
+    static uint16_t q[N], k[NK], v[NK], out[N], dout[N], dq[N], dk[NK], dv[NK];
+    static double wq[N], wk[NK], wv[N], wout[N], wdout[N], wdq[N], wdk[NK], wdv[NK], lse[ROWS], wlse[ROWS];
+    draw_bf16("q", N, q, wq), draw_bf16("k", NK, k, wk), draw_bf16("v", NK, v, wv), draw_bf16("cot", N, dout, wdout);
+    sonde_attention a = {
+        .type = SONDE_TYPE_BF16, .batch = B, .queries = T, .keys = T, .heads = H, .kv_heads = KV, .head_dim = HD};
+    a.causal = 1;
+    void *scratch = snd_aligned_alloc(64, (sonde_attention_scratch(&a) + 63) / 64 * 64);
+    CHECK_OK(sonde_attention_forward(&a, q, k, v, out, lse, scratch));
+    CHECK_OK(sonde_attention_backward(&a, q, k, v, out, lse, dout, dq, dk, dv, scratch));
+    snd_free(scratch);
+    a.type = SONDE_TYPE_F64;
+    CHECK_OK(sonde_attention_forward(&a, wq, wk, wv, wout, wlse, NULL));
+    near_bf16(N, out, wout, 4);
+    for (int i = 0; i < ROWS; i++) CHECK_CLOSE(lse[i], wlse[i], 1e-5);
+    snd_convert(out, SND_BF16, wout, SND_F64, N); // backward's result is that of what it reads
+    CHECK_OK(sonde_attention_backward(&a, wq, wk, wv, wout, wlse, wdout, wdq, wdk, wdv, NULL));
+    near_bf16(N, dq, wdq, 8);
+    near_bf16(NK, dk, wdk, 8);
+    near_bf16(NK, dv, wdv, 8);
+}
+
+static void cross_entropy_on_bf16_follows_f64(void **state) {
+    (void)state;
+    static uint16_t x[60], d[60];
+    static double wx[60], wd[60], lse[6], wlse[6];
+    const int64_t target[6] = {0, 9, -100, 4, 4, -100};
+    double loss, wloss;
+    int64_t used;
+    draw_bf16("logits", 60, x, wx);
+    CHECK_OK(sonde_cross_entropy_forward(SONDE_TYPE_BF16, 6, 10, 0.1, x, target, -100, lse, &used, &loss, 2));
+    CHECK_OK(sonde_cross_entropy_backward(SONDE_TYPE_BF16, 6, 10, 0.1, x, target, -100, lse, used, 1, d, 2));
+    CHECK_OK(sonde_cross_entropy_forward(SONDE_TYPE_F64, 6, 10, 0.1, wx, target, -100, wlse, &used, &wloss, 1));
+    CHECK_OK(sonde_cross_entropy_backward(SONDE_TYPE_F64, 6, 10, 0.1, wx, target, -100, wlse, used, 1, wd, 1));
+    CHECK_CLOSE(loss, wloss, 1e-6);
+    near_bf16(60, d, wd, 0.25);
+}
+
+// Without memory for what is widened a call says so, keeps nothing and writes nothing.
+static void bf16_without_memory(void **state) {
+    (void)state;
+    uint16_t x[8] = {0}, z[8] = {7, 7, 7, 7, 7, 7, 7, 7};
+    double lse[2] = {1, 1}, loss;
+    const int64_t target[2] = {0, 1};
+    int64_t used;
+    const sonde_attention a = {.type = SONDE_TYPE_BF16, .batch = 1, .queries = 2, .keys = 2, .heads = 1, .head_dim = 4};
+    const size_t before = snd_alloc_bytes();
+    for (int k = 0; k < 4; k++) {
+        snd_alloc_fail_at(1);
+        const sonde_status got =
+            k == 0   ? sonde_attention_forward(&a, x, x, x, z, lse, NULL)
+            : k == 1 ? sonde_attention_backward(&a, x, x, x, x, lse, x, z, z, z, NULL)
+            : k == 2 ? sonde_cross_entropy_forward(SONDE_TYPE_BF16, 2, 4, 0, x, target, -100, lse, &used, &loss, 1)
+                     : sonde_cross_entropy_backward(SONDE_TYPE_BF16, 2, 4, 0, x, target, -100, lse, 2, 1, z, 1);
+        snd_alloc_fail_at(0);
+        assert_int_equal(got, SONDE_ENOMEM);
+        assert_int_equal(snd_alloc_bytes(), before);
+        for (int i = 0; i < 8; i++) assert_int_equal(z[i], 7);
+    }
+    CHECK_OK(sonde_cross_entropy_forward(SONDE_TYPE_BF16, 2, 4, 0, x, target, -100, lse, &used, &loss, 1));
+    assert_int_equal(snd_alloc_bytes(), before);
+}
+
 // ---- what can't be ------------------------------------------------------------------------------------------------------------
 
 #define CHECK_FAILS(call, want, part)                                                                                  \
@@ -271,6 +386,8 @@ static void refusals_say_what_was_found(void **state) {
     CHECK_FAILS(sonde_norm_forward(&n, 2, x, y, m, r), SONDE_ERANGE, "0 features");
     n = (sonde_norm){.kind = SONDE_NORM_RMS, .features = 4};
     CHECK_FAILS(sonde_norm_forward(&n, 2, x, y, m, r), SONDE_ERANGE, "element type 0");
+    n.type = (sonde_type)4;
+    CHECK_FAILS(sonde_norm_forward(&n, 2, x, y, m, r), SONDE_ERANGE, "element type 4");
 
     sonde_attention a = {
         .type = SONDE_TYPE_F64, .batch = 1, .queries = 2, .keys = 1, .heads = 2, .head_dim = 2, .causal = 1};
@@ -293,6 +410,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(norms_and_their_gradients),   cmocka_unit_test(norms_in_f32_follow_f64),
         cmocka_unit_test(attention_and_its_gradients), cmocka_unit_test(cross_entropy_and_its_gradient),
+        cmocka_unit_test(norms_on_bf16_follow_f64),    cmocka_unit_test(attention_on_bf16_follows_f64),
+        cmocka_unit_test(bf16_without_memory),         cmocka_unit_test(cross_entropy_on_bf16_follows_f64),
         cmocka_unit_test(refusals_say_what_was_found),
     };
     return cmocka_run_group_tests_name("public kernels", tests, NULL, NULL);

@@ -1,4 +1,4 @@
-// What the kernel tests share: guarded, misaligned arrays of either type, draws, and loops over types, instruction sets
+// What the kernel tests share: guarded, misaligned arrays of f32, f64 or bf16, draws, and loops over types, instruction sets
 // and thread counts.
 #ifndef SND_TESTS_KERNELS_COMMON_H
 #define SND_TESTS_KERNELS_COMMON_H
@@ -20,7 +20,7 @@ typedef struct arr {
 } arr;
 enum { GUARD = 64, POISON = 0xA5 };
 
-static inline size_t elem(snd_dtype t) { return t == SND_F64 ? 8 : 4; }
+static inline size_t elem(snd_dtype t) { return snd_dtype_size(t); }
 
 static inline arr arr_make(snd_dtype t, int64_t n, int shift) {
     arr a = {.t = t, .n = n, .shift = (size_t)shift * elem(t)};
@@ -31,9 +31,13 @@ static inline arr arr_make(snd_dtype t, int64_t n, int shift) {
     a.p = a.raw + GUARD + a.shift;
     return a;
 }
-static inline double at(const arr *a, int64_t i) { return a->t == SND_F64 ? ((double *)a->p)[i] : (double)((float *)a->p)[i]; }
+static inline double at(const arr *a, int64_t i) {
+    if (a->t == SND_BF16) return (double)snd_bf16_to_f32(((uint16_t *)a->p)[i]);
+    return a->t == SND_F64 ? ((double *)a->p)[i] : (double)((float *)a->p)[i];
+}
 static inline void put(arr *a, int64_t i, double v) {
-    if (a->t == SND_F64) ((double *)a->p)[i] = v;
+    if (a->t == SND_BF16) ((uint16_t *)a->p)[i] = snd_f32_to_bf16((float)v);
+    else if (a->t == SND_F64) ((double *)a->p)[i] = v;
     else ((float *)a->p)[i] = (float)v;
 }
 static inline void arr_check(const arr *a) {

@@ -1,8 +1,8 @@
 // The kernels that sonde itself runs on, for programs of other kinds: norms, residual add and norm in one pass, attention
 // that never stores its scores, cross-entropy. They work on the caller's arrays, know no graph, and keep no state.
 //
-// Arrays are dense and row-major, of `type` elements unless a comment says double or int64_t; no alignment is needed beyond
-// the element's. `threads` 0 takes all cores; results have the same bits for any number of threads. The instruction set
+// Arrays are dense and row-major, of `type` elements unless a comment says float, double or int64_t; no alignment is needed
+// beyond the element's. `threads` 0 takes all cores; results have the same bits for any number of threads. The instruction set
 // (baseline, AVX2, AVX-512) is chosen at run time; SONDE_ISA=base|avx2|avx512 in the environment sets a limit. Norms and
 // losses have the same bits on each of them, attention fuses multiply-adds where it can.
 // A NaN or Inf in a row makes results of that row NaN or Inf and of no other.
@@ -18,7 +18,11 @@
 extern "C" {
 #endif
 
-typedef enum sonde_type { SONDE_TYPE_NONE, SONDE_TYPE_F32, SONDE_TYPE_F64 } sonde_type;
+/// BF16: arrays of rows are uint16_t, the upper halves of f32 numbers (bfloat16). Arithmetic and sums are those of F32, on the
+/// widened numbers, and each result is rounded once, to nearest even, as it is stored; a NaN stays NaN. Gains, biases and their
+/// gradients are float, as mixed precision keeps them (PyTorch's autocast leaves parameters of norms in f32); statistics are
+/// double.
+typedef enum sonde_type { SONDE_TYPE_NONE, SONDE_TYPE_F32, SONDE_TYPE_F64, SONDE_TYPE_BF16 } sonde_type;
 
 // ---- norms over the features of a row -------------------------------------------------------------------------------
 
@@ -30,8 +34,8 @@ typedef struct sonde_norm {
     sonde_type type;
     int64_t features;           ///< D, at least 1
     double eps;                 ///< added to the variance (mean square), not to the deviation; at least 0
-    const void *gain;           ///< g [D], or NULL: 1
-    const void *bias;           ///< b [D], or NULL: 0
+    const void *gain;           ///< g [D], or NULL: 1; float for BF16
+    const void *bias;           ///< b [D], or NULL: 0; float for BF16
     int plus1;                  ///< 1: the gain is stored as g and used as 1 + g
     int threads;
 } sonde_norm;
@@ -47,7 +51,8 @@ typedef struct sonde_norm {
 SONDE_API sonde_status sonde_norm_forward(const sonde_norm *n, int64_t rows, const void *x, void *y, double *mean,
                                           double *rstd) SONDE_MUST_CHECK;
 
-/// s = alpha x + beta y, then z = norm(s), one pass over the rows; the bits of the two steps taken apart.
+/// s = alpha x + beta y, then z = norm(s), one pass over the rows; the bits of the two steps taken apart. BF16: z, mean and
+/// rstd are those of s as it is stored, rounded, which is what backward reads: else it would be the gradient of another function.
 /// x, y, s, z  [rows, D]; s may be x or y, z overlaps nothing
 /// source      LayerNorm(x + Sublayer(x)): Vaswani et al. 2017, section 3.1; alpha: DeepNorm, Wang et al. 2022
 SONDE_API sonde_status sonde_addnorm_forward(const sonde_norm *n, int64_t rows, double alpha, const void *x, double beta,
@@ -59,7 +64,7 @@ SONDE_API sonde_status sonde_addnorm_forward(const sonde_norm *n, int64_t rows, 
 /// dz, s       [rows, D]: gradient of the norm's result; what the norm read (x of sonde_norm_forward, s of the fused one)
 /// plus        [rows, D] or NULL: the gradient of s through everything else, such as the residual stream behind it
 /// ds          [rows, D] or NULL; may be dz or plus
-/// dg, db      [D] or NULL; overwritten
+/// dg, db      [D] or NULL; overwritten; float for BF16
 /// scratch     sonde_norm_backward_scratch bytes, 8-byte aligned, where dg or db is wanted; NULL: taken from the heap
 /// errors      as forward; SONDE_ENOMEM
 SONDE_API sonde_status sonde_norm_backward(const sonde_norm *n, int64_t rows, const void *dz, const void *s,
@@ -85,13 +90,15 @@ typedef struct sonde_attention {
 
 /// q, out [batch, queries, heads head_dim];  k, v [batch, keys, kv_heads head_dim];  lse [batch, heads, queries] double: the
 /// logarithms of the softmax's sums, for backward.
-/// memory      scores exist 64 x 64 at a time; scratch does not grow with keys. NULL: taken from the heap
+/// memory      scores exist 64 x 64 at a time; scratch does not grow with keys. NULL: taken from the heap. BF16: some heads or
+///             examples at a time are widened, 32 MiB or one head of keys with those that read it, whatever the batch is
 /// numerics    sums in the type within 64 keys, in double across; softmax with a running maximum
 /// errors      SONDE_ERANGE, SONDE_EUSAGE, SONDE_ENOMEM; nothing is written then
 /// source      Vaswani et al. 2017, section 3.2; online softmax: Milakov, Gimelshein 2018; tiles: Dao et al. 2022
 SONDE_API sonde_status sonde_attention_forward(const sonde_attention *a, const void *q, const void *k, const void *v,
                                                void *out, double *lse, void *scratch) SONDE_MUST_CHECK;
-/// Gradients of q, k, v (each may be NULL) of dout; out and lse are forward's. Scores are computed again.
+/// Gradients of q, k, v (each may be NULL) of dout; out and lse are forward's. Scores are computed again. BF16: out's rounding
+/// shows in dq and dk, as it is read again.
 SONDE_API sonde_status sonde_attention_backward(const sonde_attention *a, const void *q, const void *k, const void *v,
                                                 const void *out, const double *lse, const void *dout, void *dq, void *dk,
                                                 void *dv, void *scratch) SONDE_MUST_CHECK;
@@ -104,7 +111,8 @@ SONDE_API size_t sonde_attention_scratch(const sonde_attention *a);
 /// logits      [rows, classes]
 /// target      [rows], 0 .. classes - 1, or `ignore`: the row does not count
 /// lse         [rows] double, for backward;  *used: rows that count;  *loss: NaN where none does
-/// errors      SONDE_ERANGE: a target that is neither a class nor `ignore`, which is named
+/// errors      SONDE_ERANGE: a target that is neither a class nor `ignore`, which is named; SONDE_ENOMEM: BF16, which
+///             widens some rows at a time on the heap
 /// source      label smoothing: Szegedy et al. 2016, section 7
 SONDE_API sonde_status sonde_cross_entropy_forward(sonde_type type, int64_t rows, int64_t classes, double smoothing,
                                                    const void *logits, const int64_t *target, int64_t ignore, double *lse,

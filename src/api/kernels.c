@@ -5,12 +5,12 @@
 #include <sonde/kernels.h>
 
 static sonde_status known_type(sonde_type t) {
-    SND_FAIL_IF(t != SONDE_TYPE_F32 && t != SONDE_TYPE_F64, SONDE_ERANGE,
-                "element type %d is not one; SONDE_TYPE_F32 or SONDE_TYPE_F64 is needed", (int)t);
+    SND_FAIL_IF(t != SONDE_TYPE_F32 && t != SONDE_TYPE_F64 && t != SONDE_TYPE_BF16, SONDE_ERANGE,
+                "element type %d is not one; SONDE_TYPE_F32, SONDE_TYPE_F64 or SONDE_TYPE_BF16 is needed", (int)t);
     return SONDE_OK;
 }
 static snd_dtype dtype(sonde_type t) {
-    return t == SONDE_TYPE_F64 ? SND_F64 : SND_F32;
+    return t == SONDE_TYPE_F64 ? SND_F64 : t == SONDE_TYPE_BF16 ? SND_BF16 : SND_F32;
 }
 static int cores(int threads) {
     return threads > 0 ? threads : snd_cpu_count();
@@ -151,13 +151,21 @@ static snd_kattn_grads gradients(const void *out, const double *lse, const void 
     return (snd_kattn_grads){.out = out, .dout = dout, .fout = 1, .fdout = 1, .lse = lse, .dq = dq, .dk = dk, .dv = dv};
 }
 
+static size_t forward_scratch(const sonde_attention *a, const snd_kattn *call) {
+    return a->type == SONDE_TYPE_BF16 ? snd_k_bf16_attn_scratch(call)
+                                      : snd_k_attn_scratch(dtype(a->type), call, SND_KATTN_FWD);
+}
+static size_t backward_scratch(const sonde_attention *a, const snd_kattn *call, const snd_kattn_grads *g) {
+    return a->type == SONDE_TYPE_BF16 ? snd_k_bf16_attn_bwd_scratch(call, g)
+                                      : snd_k_attn_bwd_scratch(dtype(a->type), call, g);
+}
+
 size_t sonde_attention_scratch(const sonde_attention *a) {
     if (check_attention(a) != SONDE_OK) return 0;
     char some; // backward's share depends on what is wanted: all of it
     const snd_kattn call = attention_call(a, &some, &some, &some);
     const snd_kattn_grads g = gradients(&some, NULL, &some, &some, &some, &some);
-    const size_t fwd = snd_k_attn_scratch(dtype(a->type), &call, SND_KATTN_FWD);
-    const size_t bwd = snd_k_attn_bwd_scratch(dtype(a->type), &call, &g);
+    const size_t fwd = forward_scratch(a, &call), bwd = backward_scratch(a, &call, &g);
     return fwd > bwd ? fwd : bwd;
 }
 
@@ -169,13 +177,16 @@ sonde_status sonde_attention_forward(const sonde_attention *a, const void *q, co
     for (int i = 0; i < 5; i++) SND_TRY(need(arrays[i], names[i]));
     const snd_kattn call = attention_call(a, q, k, v);
     void *own, *work;
-    SND_TRY(room(scratch, snd_k_attn_scratch(dtype(a->type), &call, SND_KATTN_FWD), &own, &work));
-    snd_k_attn_fwd(cores(a->threads), dtype(a->type), &call, out, lse, NULL, work);
+    SND_TRY(room(scratch, forward_scratch(a, &call), &own, &work));
+    if (a->type == SONDE_TYPE_BF16)
+        snd_k_bf16_attn_fwd(cores(a->threads), &call, out, lse, work);
+    else
+        snd_k_attn_fwd(cores(a->threads), dtype(a->type), &call, out, lse, NULL, work);
     snd_free(own);
     return SONDE_OK;
 }
 
-// The kernel leaves the factor scale to its caller.
+// The kernels, but those of bf16, leave the factor scale to their caller.
 static void scale_in_place(const sonde_attention *a, double scale, int64_t tokens, int64_t heads, void *x) {
     if (x)
         (void)snd_k_affine(cores(a->threads), dtype(a->type), a->batch * tokens * heads * a->head_dim, scale, x, 0, x);
@@ -191,15 +202,25 @@ sonde_status sonde_attention_backward(const sonde_attention *a, const void *q, c
     const snd_kattn call = attention_call(a, q, k, v);
     const snd_kattn_grads g = gradients(out, lse, dout, dq, dk, dv);
     void *own, *work;
-    SND_TRY(room(scratch, snd_k_attn_bwd_scratch(dtype(a->type), &call, &g), &own, &work));
-    snd_k_attn_bwd(cores(a->threads), dtype(a->type), &call, &g, work);
-    scale_in_place(a, call.scale, a->queries, a->heads, dq);
-    scale_in_place(a, call.scale, a->keys, call.kv_heads, dk);
+    SND_TRY(room(scratch, backward_scratch(a, &call, &g), &own, &work));
+    if (a->type == SONDE_TYPE_BF16) {
+        snd_k_bf16_attn_bwd(cores(a->threads), &call, &g, work);
+    } else {
+        snd_k_attn_bwd(cores(a->threads), dtype(a->type), &call, &g, work);
+        scale_in_place(a, call.scale, a->queries, a->heads, dq);
+        scale_in_place(a, call.scale, a->keys, call.kv_heads, dk);
+    }
     snd_free(own);
     return SONDE_OK;
 }
 
 // ---- losses -------------------------------------------------------------------------------------------------------------
+
+// What logits in bf16 are widened into; NULL for other types.
+static sonde_status row_blocks(sonde_type t, int threads, int64_t rows, int64_t classes, void **blocks) {
+    void *work;
+    return room(NULL, t == SONDE_TYPE_BF16 && rows > 0 ? snd_k_bf16_rows_scratch(threads, classes) : 0, blocks, &work);
+}
 
 static sonde_status check_loss(sonde_type t, int64_t rows, int64_t classes, double smoothing, const void *logits,
                                const int64_t *target, int64_t ignore, const double *lse) {
@@ -225,7 +246,13 @@ sonde_status sonde_cross_entropy_forward(sonde_type type, int64_t rows, int64_t 
     SND_TRY(check_loss(type, rows, classes, smoothing, logits, target, ignore, lse));
     SND_TRY(need(used, "used"));
     SND_TRY(need(loss, "loss"));
-    *loss = snd_k_xent_fwd(cores(threads), dtype(type), rows, classes, 1, smoothing, logits, target, ignore, lse, used);
+    const int th = cores(threads);
+    void *blocks;
+    SND_TRY(row_blocks(type, th, rows, classes, &blocks));
+    *loss = type == SONDE_TYPE_BF16
+                ? snd_k_bf16_xent_fwd(th, rows, classes, 1, smoothing, logits, target, ignore, lse, used, blocks)
+                : snd_k_xent_fwd(th, dtype(type), rows, classes, 1, smoothing, logits, target, ignore, lse, used);
+    snd_free(blocks);
     return SONDE_OK;
 }
 
@@ -236,7 +263,13 @@ sonde_status sonde_cross_entropy_backward(sonde_type type, int64_t rows, int64_t
     SND_TRY(need(dlogits, "dlogits"));
     SND_FAIL_IF(used < 0 || used > rows, SONDE_ERANGE, "used is %lld; 0 to %lld is needed", (long long)used,
                 (long long)rows);
-    snd_k_xent_bwd(cores(threads), dtype(type), rows, classes, 1, smoothing, logits, target, ignore, lse, used, dloss,
-                   dlogits);
+    const int th = cores(threads);
+    void *blocks;
+    SND_TRY(row_blocks(type, th, rows, classes, &blocks));
+    if (type == SONDE_TYPE_BF16)
+        snd_k_bf16_xent_bwd(th, rows, classes, 1, smoothing, logits, target, ignore, lse, used, dloss, dlogits, blocks);
+    else
+        snd_k_xent_bwd(th, dtype(type), rows, classes, 1, smoothing, logits, target, ignore, lse, used, dloss, dlogits);
+    snd_free(blocks);
     return SONDE_OK;
 }

@@ -1,4 +1,5 @@
-// What kernels/ offers. `t` is SND_F32 or SND_F64 (type of every void* array); `th` the number of threads allowed.
+// What kernels/ offers. `t` is SND_F32 or SND_F64 (type of every void* array), of norms SND_BF16 too; `th` the number of threads
+// allowed.
 // Arrays are dense row-major unless strides are given. R rows, D features. Statistics (mean, rstd, sums) are double.
 // In-place use (out == x) is allowed where "in place" is said. All results are bitwise independent of `th` and, but for
 // the matrix product, attention and the effective rank, of the instruction set: nothing else fuses a multiply-add or sums
@@ -115,9 +116,12 @@ typedef struct snd_normspec {
 /// range are redone under a power-of-two scale, so 1e30, subnormals and offsets are right; a constant row gives b
 /// exactly; a NaN or Inf in a row makes exactly that row NaN. A row with no spread and eps = 0 has r = 0. Large results
 /// (24 MiB) are stored past the caches.
+/// SND_BF16, here and in the next two: x, y and gradients of rows are bf16; g, b, dg and db f32, as is the arithmetic. What is
+/// stored is rounded once, to nearest even; magnitudes are those before.
 double snd_k_norm_fwd(int th, snd_dtype t, const snd_normspec *s, int64_t R, const void *x, void *y, double *m, double *r);
 /// sum = a x + b y, then z = the norm of sum, in one pass over the rows: the bits of snd_k_binary and snd_k_norm_fwd. sum
-/// may be x or y; z overlaps nothing. Returns the largest |z| and, in *sum_absmax, the largest |sum|.
+/// may be x or y; z overlaps nothing. Returns the largest |z| and, in *sum_absmax, the largest |sum|. SND_BF16: z is the norm
+/// of the sum as it is stored, which backward reads.
 double snd_k_addnorm_fwd(int th, snd_dtype t, const snd_normspec *s, int64_t R, double a, const void *x, double b,
                          const void *y, void *sum, void *z, double *m, double *r, double *sum_absmax);
 /// With u = dy*gain: dx = r*(u - mean(u) - xhat*mean(u*xhat)) + plus, dg = sum dy*xhat, db = sum dy over the rows (RMS,
@@ -206,6 +210,24 @@ void snd_k_attn_bwd(int th, snd_dtype t, const snd_kattn *a, const snd_kattn_gra
 /// out[3]: mean over rows of the entropy of p (nats); largest s_ij (NaN if any is NaN); mean of the entropy over the
 /// logarithm of the number of keys read, over rows that read more than one (NaN: there are none).
 void snd_k_attn_stats(int th, snd_dtype t, const snd_kattn *a, double *out, void *scratch);
+
+// ---- arrays stored as bf16 -----------------------------------------------------------------------------------------
+// Norms take SND_BF16 for t. Here: cross-entropy and attention on logits, q, k, v, out and gradients stored as bf16; statistics
+// are double. Arithmetic is that of the f32 loops on the widened numbers; what is stored is rounded once, to nearest even.
+/// Bytes of `blocks`, 64-byte aligned: some rows of V in f32 for each of th threads.
+size_t snd_k_bf16_rows_scratch(int th, int64_t V);
+double snd_k_bf16_xent_fwd(int th, int64_t R, int64_t V, double s, double smooth, const uint16_t *logits,
+                           const int64_t *target, int64_t ignore, double *lse, int64_t *n_used, void *blocks);
+void snd_k_bf16_xent_bwd(int th, int64_t R, int64_t V, double s, double smooth, const uint16_t *logits,
+                         const int64_t *target, int64_t ignore, const double *lse, int64_t n_used, double dloss,
+                         uint16_t *dlogits, void *blocks);
+/// Attention without r, bias and dropout; fq, fk, fv, fout and fdout are 1. Heads are widened some at a time, so scratch
+/// (64-byte aligned) grows with the tokens of one head where that is much, else with a part of the whole.
+size_t snd_k_bf16_attn_scratch(const snd_kattn *a);
+void snd_k_bf16_attn_fwd(int th, const snd_kattn *a, uint16_t *out, double *lse, void *scratch);
+/// dq, dk, dv of g alone, with the factor scale.
+size_t snd_k_bf16_attn_bwd_scratch(const snd_kattn *a, const snd_kattn_grads *g);
+void snd_k_bf16_attn_bwd(int th, const snd_kattn *a, const snd_kattn_grads *g, void *scratch);
 
 /// Rotates pairs of the first `rotated` features of every head of x [B, T, heads*hd] by sign*(past + t)*theta^(-2i/rotated),
 /// i the pair: features (i, i + rotated/2), or (2i, 2i + 1) when interleaved. Angles in double. In place.

@@ -1,18 +1,15 @@
 // Fronts of attention. Forward and statistics: a task is one block of queries of one head. Backward: a task is one head
 // of keys in some of the examples, and where there are few of those, some of the query blocks; gradients to which
 // several tasks add (dk, dv, dr, dbias) have a copy per task that would collide, added up in order at the end.
-// Working memory: SLOTS slots, taken and given back by the running tasks; which one a task gets shows in no bit.
+// Working memory: slots.h.
 #include "kernels/rows.h"
+#include "kernels/slots.h"
 #include <assert.h>
 #include <math.h>
-#include <stdatomic.h>
 #include <string.h>
 
-enum { SLOTS = 64, FEW_TASKS = 16, MOST_TASKS = 64, ALIGN = 64, HELD_BYTES = 1 << 19 };
+enum { FEW_TASKS = 16, MOST_TASKS = 64, HELD_BYTES = 1 << 19 };
 
-static int64_t up(int64_t n) {
-    return (n + ALIGN - 1) / ALIGN * ALIGN;
-}
 static int64_t least(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
@@ -20,41 +17,15 @@ static int64_t blocks(const snd_kattn *a) {
     return (a->Tq + SND_ATTN_Q - 1) / SND_ATTN_Q;
 }
 
-// ---- slots ----------------------------------------------------------------------------------------------------------
-
-typedef struct slots {
-    char *base;
-    int64_t bytes;
-    _Atomic uint64_t taken; // bit by slot
-} slots;
-
 static int64_t slots_for(int64_t tasks) {
-    return least(tasks, SLOTS);
-}
-
-// At most SLOTS tasks run at a time, so there is a free one.
-static int take_slot(slots *s) {
-    uint64_t seen = atomic_load_explicit(&s->taken, memory_order_relaxed);
-    for (;;) {
-        int k = 0;
-        while (seen >> k & 1) k++;
-        if (atomic_compare_exchange_weak_explicit(&s->taken, &seen, seen | UINT64_C(1) << k, memory_order_acquire,
-                                                  memory_order_relaxed))
-            return k;
-    }
-}
-static void give_back(slots *s, int k) {
-    atomic_fetch_and_explicit(&s->taken, ~(UINT64_C(1) << k), memory_order_release);
-}
-static void *slot_at(const slots *s, int k) {
-    return s->base + k * s->bytes;
+    return least(tasks, SND_SLOTS);
 }
 
 // ---- forward and statistics -----------------------------------------------------------------------------------------
 
 typedef struct query_job {
     const snd_kattn *a;
-    slots slots;
+    snd_slots slots;
     snd_kt_attn_fwd *fwd;
     snd_kt_attn_stats *stats;
     void *out;
@@ -71,17 +42,17 @@ static void query_task(void *ctx, int64_t i) {
     const snd_kattn *a = j->a;
     const int64_t nb = blocks(a), i0 = (nb - 1 - i % nb) * SND_ATTN_Q, n = least(a->Tq - i0, SND_ATTN_Q);
     const int64_t h = i / nb % a->heads, b = i / nb / a->heads;
-    const int k = take_slot(&j->slots);
+    const int k = snd_slot_take(&j->slots);
     double *part = j->part ? j->part + 3 * i : NULL;
     if (j->fwd)
-        j->fwd(a, b, h, i0, n, slot_at(&j->slots, k), j->out, j->lse, part);
+        j->fwd(a, b, h, i0, n, snd_slot_at(&j->slots, k), j->out, j->lse, part);
     else
-        j->stats(a, b, h, i0, n, slot_at(&j->slots, k), part);
-    give_back(&j->slots, k);
+        j->stats(a, b, h, i0, n, snd_slot_at(&j->slots, k), part);
+    snd_slot_give(&j->slots, k);
 }
 
 size_t snd_k_attn_scratch(snd_dtype t, const snd_kattn *a, snd_kattn_use use) {
-    const int64_t tasks = query_tasks(a), slot = up(SND_PICK(attn_slot, t)(a, use));
+    const int64_t tasks = query_tasks(a), slot = snd_slot_up(SND_PICK(attn_slot, t)(a, use));
     return (size_t)(slots_for(tasks) * slot + tasks * 3 * (int64_t)sizeof(double));
 }
 
@@ -113,9 +84,9 @@ static void gather_stats(const snd_kattn *a, const double *part, double *out) {
 static void run_queries(int th, snd_dtype t, query_job *j, snd_kattn_use use, double *stats, void *scratch) {
     const int64_t tasks = query_tasks(j->a);
     j->slots.base = scratch;
-    j->slots.bytes = up(SND_PICK(attn_slot, t)(j->a, use));
+    j->slots.bytes = snd_slot_up(SND_PICK(attn_slot, t)(j->a, use));
     if (stats) j->part = (double *)(j->slots.base + slots_for(tasks) * j->slots.bytes);
-    snd_parallel(th < SLOTS ? th : SLOTS, tasks, query_task, j);
+    snd_parallel(th < SND_SLOTS ? th : SND_SLOTS, tasks, query_task, j);
     if (stats) gather_stats(j->a, j->part, stats);
 }
 
@@ -135,7 +106,7 @@ void snd_k_attn_stats(int th, snd_dtype t, const snd_kattn *a, double *out, void
 typedef struct back_job {
     const snd_kattn *a;
     const snd_kattn_grads *g;
-    slots slots;
+    snd_slots slots;
     snd_kt_attn_bwd *bwd;
     size_t size;
     int64_t ranges, chunks, items, distances;
@@ -157,9 +128,9 @@ static size_t back_lay_out(back_job *j, snd_dtype t, const snd_kattn *a, const s
     j->chunks = tasks >= FEW_TASKS ? 1 : least((FEW_TASKS + tasks - 1) / tasks, j->items);
     j->distances = a->Tq + a->Tk - 1;
     j->slots.base = scratch;
-    j->slots.bytes = up(SND_PICK(attn_slot, t)(a, SND_KATTN_BWD));
+    j->slots.bytes = snd_slot_up(SND_PICK(attn_slot, t)(a, SND_KATTN_BWD));
     const int64_t parts = j->ranges * j->chunks, size = (int64_t)j->size;
-    const int64_t keys = up(key_count(a) * size), rel = up(g->r_rows * a->heads * a->hd * size);
+    const int64_t keys = snd_slot_up(key_count(a) * size), rel = snd_slot_up(g->r_rows * a->heads * a->hd * size);
     const int64_t at_keys = slots_for(a->kv_heads * parts) * j->slots.bytes;
     const int64_t at_values = at_keys + (g->dk ? (j->chunks - 1) * keys : 0);
     const int64_t at_relative = at_values + (g->dv ? (j->chunks - 1) * keys : 0);
@@ -179,7 +150,7 @@ size_t snd_k_attn_bwd_scratch(snd_dtype t, const snd_kattn *a, const snd_kattn_g
 // Copy k of an array: the result itself, then those in scratch.
 static void *copy_at(void *result, char *copies, int64_t k, int64_t count, size_t size) {
     if (!result) return NULL;
-    return k ? copies + (k - 1) * up(count * (int64_t)size) : result;
+    return k ? copies + (k - 1) * snd_slot_up(count * (int64_t)size) : result;
 }
 
 static void clear_columns(const back_job *j, void *p, int64_t rows, int64_t width, int64_t first, int64_t n) {
@@ -220,10 +191,10 @@ static void back_task(void *ctx, int64_t task) {
         memset(g.dbias + kv * group * j->distances, 0, (size_t)(group * j->distances) * sizeof(double));
     }
     clear_columns(j, g.dr, g.r_rows, a->heads * a->hd, kv * group * a->hd, group * a->hd);
-    const int k = take_slot(&j->slots);
+    const int k = snd_slot_take(&j->slots);
     for (int64_t b = range * a->B / j->ranges; b < (range + 1) * a->B / j->ranges; b++)
-        back_head(j, &g, b, kv, chunk, slot_at(&j->slots, k));
-    give_back(&j->slots, k);
+        back_head(j, &g, b, kv, chunk, snd_slot_at(&j->slots, k));
+    snd_slot_give(&j->slots, k);
 }
 
 // Adds the copies to the result, in order.
@@ -238,7 +209,7 @@ void snd_k_attn_bwd(int th, snd_dtype t, const snd_kattn *a, const snd_kattn_gra
     back_job j;
     back_lay_out(&j, t, a, g, scratch);
     const int64_t parts = j.ranges * j.chunks;
-    snd_parallel(th < SLOTS ? th : SLOTS, a->kv_heads * parts, back_task, &j);
+    snd_parallel(th < SND_SLOTS ? th : SND_SLOTS, a->kv_heads * parts, back_task, &j);
     gather(th, t, g->dk, j.keys, j.chunks, key_count(a));
     gather(th, t, g->dv, j.values, j.chunks, key_count(a));
     gather(th, t, g->dr, j.relative, parts, g->r_rows * a->heads * a->hd);

@@ -5,6 +5,7 @@
 //   maths.h     elementary functions       gemm.c     the matrix product's grid and the libraries behind it
 //                                          half.c     rounding to f16 in place
 //                                          bf16.c     products by bf16 numbers: of operands rounded, or taken apart in three
+//                                          narrow.c   losses on rows stored as bf16; attention_bf16.c likewise. Norms: rowtype.inc
 // Reductions use fixed trees over fixed blocks: the same bits for any number of threads.
 #ifndef SND_KERNELS_H
 #define SND_KERNELS_H

@@ -56,7 +56,7 @@ static double forward(int th, snd_dtype t, int64_t R, norm_job *j) {
     if (R <= 0 || j->s.D <= 0) return 0;
     if (j->s.kind != SND_KNORM_LAYER) j->mw = NULL;
     j->cut = snd_cut_rows(R, j->s.D);
-    j->size = snd_k_size(t);
+    j->size = snd_dtype_size(t);
     j->stream = streams(R * j->s.D, j->size);
     snd_parallel(th, j->cut.tasks, fwd_task, j);
     return snd_max_nan(j->absmax, j->cut.tasks);
@@ -122,7 +122,7 @@ double snd_k_norm_bwd(int th, snd_dtype t, const snd_normspec *s, int64_t R, con
     assert(r && (m || s->kind != SND_KNORM_LAYER) && (scratch || !(dg || db) || R <= 0));
     if (s->D <= 0) return 0;
     norm_job j = {.s = *s,
-                  .size = snd_k_size(t),
+                  .size = snd_dtype_size(t),
                   .x = x,
                   .dy = dy,
                   .plus = plus,

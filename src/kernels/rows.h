@@ -115,6 +115,22 @@ typedef int64_t snd_kt_cholesky(int64_t R, double relative, const double *G, dou
 snd_kt_cholesky snd_k_cholesky_f64_base, snd_k_cholesky_f64_avx2, snd_k_cholesky_f64_avx512;
 snd_isa snd_k_isa(void);   // the one that runs now
 
+// Rows stored as bf16 beside arithmetic in f32: norms, which SND_PICK finds, and conversion (nearest even).
+typedef void snd_kt_bf16_widen(int64_t n, const uint16_t *x, float *y);
+typedef void snd_kt_bf16_narrow(int64_t n, const float *x, uint16_t *y);
+#define SND_ON_BF16(isa)                                                                                               \
+    snd_kt_norm_fwd snd_k_norm_fwd_bf16_##isa;                                                                         \
+    snd_kt_addnorm_fwd snd_k_addnorm_fwd_bf16_##isa;                                                                   \
+    snd_kt_norm_bwd snd_k_norm_bwd_bf16_##isa;                                                                         \
+    snd_kt_bf16_widen snd_k_bf16_widen_f32_##isa;                                                                      \
+    snd_kt_bf16_narrow snd_k_bf16_narrow_f32_##isa;
+SND_ON_BF16(base)
+SND_ON_BF16(avx2)
+SND_ON_BF16(avx512)
+#undef SND_ON_BF16
+snd_kt_bf16_widen snd_k_bf16_widen;
+snd_kt_bf16_narrow snd_k_bf16_narrow;
+
 /// Floating-point operations done in `rounds` of register-only multiply-adds.
 typedef double snd_kt_peak(int64_t rounds);
 typedef void snd_kt_copy(int64_t n, bool stream, const void *x, void *y);
@@ -215,6 +231,8 @@ snd_kfn_any *snd_k_pick(snd_kfamily f, snd_dtype t);
 
 /// Test hook: norms store results of at least so many bytes past the caches (-1: the usual).
 void snd_k_stream_from(int64_t bytes);
+/// Test hook: attention on bf16 widens at most so many bytes at a time (-1: the usual), one head of keys at least.
+void snd_k_bf16_part_bytes(int64_t bytes);
 /// Test hook: use at most this instruction set (SND_ISA_NONE: the best).
 void snd_k_limit_isa(snd_isa isa);
 /// Test hook: the best kind of matrix product allowed (NONE: the best there is).

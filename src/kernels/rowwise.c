@@ -1,5 +1,5 @@
 // Fronts of the row operations: rows are cut into tasks; each row is one task's.
-#include "kernels/rows.h"
+#include "kernels/narrow.h"
 #include <math.h>
 
 typedef struct row_job {
@@ -15,6 +15,7 @@ typedef struct row_job {
     snd_kt_wsum *wsum;
     snd_kt_xent *xent;
     snd_kt_xent_bwd *xent_bwd;
+    snd_narrow *narrow; // logits are bf16; NULL: of the loops' type
     int K;
     bool per_row;
     const double *scale;
@@ -104,16 +105,29 @@ static void xent_task(void *ctx, int64_t i) {
     row_job *j = ctx;
     const int64_t r0 = snd_cut_begin(&j->cut, i), n = snd_cut_end(&j->cut, i) - r0;
     const void *x = snd_at(j->x, r0 * j->D, j->size);
-    if (j->xent)
+    if (j->narrow && j->xent)
+        j->part[i] = snd_narrow_xent(j->narrow, j->xent, n, j->a, j->smooth, x, j->target + r0, j->ignore, j->lse + r0,
+                                     &j->used[i]);
+    else if (j->narrow)
+        snd_narrow_xent_bwd(j->narrow, j->xent_bwd, n, j->a, j->smooth, x, j->target + r0, j->ignore, j->lse + r0, j->c,
+                            snd_at_mut(j->out, r0 * j->D, j->size));
+    else if (j->xent)
         j->part[i] = j->xent(n, j->D, j->a, j->smooth, x, j->target + r0, j->ignore, j->lse + r0, &j->used[i]);
     else
         j->xent_bwd(n, j->D, j->a, j->smooth, x, j->target + r0, j->ignore, j->lse + r0, j->c,
                     snd_at_mut(j->out, r0 * j->D, j->size));
 }
+// The mean over the rows that count.
+static double mean_loss(int th, int64_t R, row_job *j, int64_t *n_used) {
+    j->cut = snd_cut_rows(R, j->D);
+    if (R > 0) snd_parallel(th, j->cut.tasks, xent_task, j);
+    *n_used = 0;
+    for (int64_t i = 0; i < j->cut.tasks; i++) *n_used += j->used[i];
+    return *n_used ? snd_tree_sum(j->part, j->cut.tasks) / (double)*n_used : NAN;
+}
 double snd_k_xent_fwd(int th, snd_dtype t, int64_t R, int64_t V, double s, double smooth, const void *logits,
                       const int64_t *target, int64_t ignore, double *lse, int64_t *n_used) {
     row_job j = {.D = V,
-                 .cut = snd_cut_rows(R, V),
                  .size = snd_k_size(t),
                  .a = s,
                  .smooth = smooth,
@@ -122,10 +136,22 @@ double snd_k_xent_fwd(int th, snd_dtype t, int64_t R, int64_t V, double s, doubl
                  .ignore = ignore,
                  .lse = lse,
                  .xent = SND_PICK(xent, t)};
-    if (R > 0) snd_parallel(th, j.cut.tasks, xent_task, &j);
-    *n_used = 0;
-    for (int64_t i = 0; i < j.cut.tasks; i++) *n_used += j.used[i];
-    return *n_used ? snd_tree_sum(j.part, j.cut.tasks) / (double)*n_used : NAN;
+    return mean_loss(th, R, &j, n_used);
+}
+double snd_k_bf16_xent_fwd(int th, int64_t R, int64_t V, double s, double smooth, const uint16_t *logits,
+                           const int64_t *target, int64_t ignore, double *lse, int64_t *n_used, void *blocks) {
+    snd_narrow n = snd_narrow_make(th, V, blocks);
+    row_job j = {.D = V,
+                 .size = sizeof *logits,
+                 .a = s,
+                 .smooth = smooth,
+                 .x = logits,
+                 .target = target,
+                 .ignore = ignore,
+                 .lse = lse,
+                 .xent = SND_PICK(xent, SND_F32),
+                 .narrow = &n};
+    return mean_loss(n.threads, R, &j, n_used);
 }
 void snd_k_xent_bwd(int th, snd_dtype t, int64_t R, int64_t V, double s, double smooth, const void *logits,
                     const int64_t *target, int64_t ignore, const double *lse, int64_t n_used, double dloss,
@@ -144,4 +170,24 @@ void snd_k_xent_bwd(int th, snd_dtype t, int64_t R, int64_t V, double s, double 
                  .out = dlogits,
                  .xent_bwd = SND_PICK(xent_bwd, t)};
     snd_parallel(th, j.cut.tasks, xent_task, &j);
+}
+void snd_k_bf16_xent_bwd(int th, int64_t R, int64_t V, double s, double smooth, const uint16_t *logits,
+                         const int64_t *target, int64_t ignore, const double *lse, int64_t n_used, double dloss,
+                         uint16_t *dlogits, void *blocks) {
+    if (R <= 0) return;
+    snd_narrow n = snd_narrow_make(th, V, blocks);
+    row_job j = {.D = V,
+                 .cut = snd_cut_rows(R, V),
+                 .size = sizeof *logits,
+                 .a = s,
+                 .smooth = smooth,
+                 .x = logits,
+                 .target = target,
+                 .ignore = ignore,
+                 .lse = (double *)lse,
+                 .c = n_used ? dloss / (double)n_used : 0,
+                 .out = dlogits,
+                 .xent_bwd = SND_PICK(xent_bwd, SND_F32),
+                 .narrow = &n};
+    snd_parallel(n.threads, j.cut.tasks, xent_task, &j);
 }

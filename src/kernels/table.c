@@ -15,6 +15,13 @@ static snd_kfn_any *const rows[SND_KF_COUNT][3][2] = {
 };
 #undef SND_FAMILY
 
+// Norms have loops on rows stored as bf16 too, with arithmetic in f32.
+#define ON_BF16(name)                                                                                                  \
+    [SND_KF_##name] = {(snd_kfn_any *)snd_k_##name##_bf16_base, (snd_kfn_any *)snd_k_##name##_bf16_avx2,               \
+                       (snd_kfn_any *)snd_k_##name##_bf16_avx512}
+static snd_kfn_any *const on_bf16[SND_KF_COUNT][3] = {ON_BF16(norm_fwd), ON_BF16(addnorm_fwd), ON_BF16(norm_bwd)};
+#undef ON_BF16
+
 #define SND_FAMILY(name) #name,
 static const char *const family_name[SND_KF_COUNT] = {
     "none",
@@ -46,7 +53,8 @@ snd_isa snd_k_isa(void) {
 }
 
 snd_kfn_any *snd_k_pick(snd_kfamily f, snd_dtype t) {
-    assert(t == SND_F32 || t == SND_F64);
+    assert(t == SND_F32 || t == SND_F64 || (t == SND_BF16 && on_bf16[f][0]));
+    if (t == SND_BF16) return on_bf16[f][isa_now() - 1];
     return rows[f][isa_now() - 1][t == SND_F64];
 }
 

@@ -43,6 +43,21 @@ static inline vec_f32 vec_top_f32(vec_f32 top, vec_f32 v) {
 static inline vec_f64 vec_top_f64(vec_f64 top, vec_f64 v) {
     return _mm512_castsi512_pd(_mm512_max_epi64(_mm512_castpd_si512(top), _mm512_castpd_si512(_mm512_abs_pd(v))));
 }
+// Numbers kept as bf16. vec_bf16: nearest even, a NaN stays one, as snd_f32_to_bf16 says; vcvtneps2bf16 would take what is
+// subnormal for 0.
+typedef __m256i vec_half;
+static inline vec_f32 vec_from_bf16(vec_half v) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16));
+}
+static inline vec_half vec_bf16(vec_f32 v) {
+    const __m512i u = _mm512_castps_si512(v), odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+    const __m512i up = _mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), odd);
+    const __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_mask_or_epi32(up, nan, u, _mm512_set1_epi32(0x400000)), 16));
+}
+static inline vec_half vec_load_half(const uint16_t *p) { return _mm256_loadu_si256((const __m256i *)(const void *)p); }
+static inline void vec_store_half(uint16_t *p, vec_half v) { _mm256_storeu_si256((__m256i *)(void *)p, v); }
+static inline void vec_stream_half(uint16_t *p, vec_half v) { _mm256_stream_si256((__m256i *)(void *)p, v); }
 #elif defined(__AVX2__) && defined(__FMA__)
 #include <immintrin.h>
 #define SND_FMA 1
@@ -89,6 +104,21 @@ static inline vec_f64 vec_top_f64(vec_f64 top, vec_f64 v) {
     const __m256i more = _mm256_cmpgt_epi64(u, _mm256_castpd_si256(top));
     return _mm256_blendv_pd(top, _mm256_castsi256_pd(u), _mm256_castsi256_pd(more));
 }
+typedef __m128i vec_half;
+static inline vec_f32 vec_from_bf16(vec_half v) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(v), 16));
+}
+static inline vec_half vec_bf16(vec_f32 v) {
+    const __m256i u = _mm256_castps_si256(v), odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
+    const __m256i up = _mm256_add_epi32(_mm256_add_epi32(u, _mm256_set1_epi32(0x7fff)), odd);
+    const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+    const __m256i all = _mm256_blendv_epi8(up, _mm256_or_si256(u, _mm256_set1_epi32(0x400000)), nan);
+    const __m256i words = _mm256_srli_epi32(all, 16);
+    return _mm256_castsi256_si128(_mm256_permute4x64_epi64(_mm256_packus_epi32(words, words), 0x08));
+}
+static inline vec_half vec_load_half(const uint16_t *p) { return _mm_loadu_si128((const __m128i *)(const void *)p); }
+static inline void vec_store_half(uint16_t *p, vec_half v) { _mm_storeu_si128((__m128i *)(void *)p, v); }
+static inline void vec_stream_half(uint16_t *p, vec_half v) { _mm_stream_si128((__m128i *)(void *)p, v); }
 #else
 #if defined(__SSE2__)
 #include <emmintrin.h>
@@ -147,6 +177,24 @@ static inline vec_f64 vec_top_f64(vec_f64 top, vec_f64 v) {
     const bits t = (bits)top, u = (bits)v & 0x7fffffffffffffff, more = u > t;
     return (vec_f64)((u & more) | (t & ~more));
 }
+typedef uint16_t vec_half __attribute__((vector_size(8)));
+static inline vec_f32 vec_from_bf16(vec_half v) {
+    typedef uint32_t bits __attribute__((vector_size(16)));
+    return (vec_f32)((bits){v[0], v[1], v[2], v[3]} << 16);
+}
+static inline vec_half vec_bf16(vec_f32 v) {
+    typedef uint32_t bits __attribute__((vector_size(16)));
+    const bits u = (bits)v, up = u + 0x7fff + (u >> 16 & 1), nan = (bits)(v != v);
+    const bits all = ((up & ~nan) | ((u | 0x400000) & nan)) >> 16;
+    return (vec_half){(uint16_t)all[0], (uint16_t)all[1], (uint16_t)all[2], (uint16_t)all[3]};
+}
+static inline vec_half vec_load_half(const uint16_t *p) {
+    vec_half v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+static inline void vec_store_half(uint16_t *p, vec_half v) { memcpy(p, &v, sizeof v); }
+static inline void vec_stream_half(uint16_t *p, vec_half v) { memcpy(p, &v, sizeof v); }
 #endif
 
 // Sum of a vector's elements by halves: l with l + half, and so on.
