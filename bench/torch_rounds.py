@@ -52,17 +52,26 @@ def gemm(how, m, n, k):
     return lambda: torch.mm(a, b, out=out)
 
 
-def norm_operands(rows, d):
-    return *torch.randn(3, rows, d), *torch.randn(2, d)
+def parameters_beside(dtype):
+    """f32, as ours are; the rows' own type where this PyTorch takes no other (1.13)."""
+    try:
+        torch.native_layer_norm(torch.zeros(1, 8, dtype=dtype), [8], *torch.zeros(2, 8), 1e-5)
+        return torch.float32
+    except RuntimeError:
+        return dtype
 
 
-def layernorm_fwd(rows, d, _):
-    x, _, _, g, b = norm_operands(rows, d)
+def norm_operands(rows, d, dtype=torch.float32):
+    return *torch.randn(3, rows, d).to(dtype), *torch.randn(2, d).to(parameters_beside(dtype))
+
+
+def layernorm_fwd(rows, d, _, **kind):
+    x, _, _, g, b = norm_operands(rows, d, **kind)
     return lambda: torch.native_layer_norm(x, [d], g, b, 1e-5)
 
 
-def layernorm_bwd(rows, d, _):
-    x, dy, _, g, b = norm_operands(rows, d)
+def layernorm_bwd(rows, d, _, **kind):
+    x, dy, _, g, b = norm_operands(rows, d, **kind)
     _, mean, rstd = torch.native_layer_norm(x, [d], g, b, 1e-5)
     return lambda: aten.native_layer_norm_backward(dy, x, [d], mean, rstd, g, b, [True, True, False])
 
@@ -94,13 +103,13 @@ def add_norm(x, y, g, b):
     return s, F.layer_norm(s, s.shape[-1:], g, b, 1e-5)
 
 
-def addnorm_fwd(rows, d, _):
-    x, y, _, g, b = norm_operands(rows, d)
+def addnorm_fwd(rows, d, _, **kind):
+    x, y, _, g, b = norm_operands(rows, d, **kind)
     return fastest(lambda way: lambda: way(add_norm)(x, y, g, b))
 
 
-def addnorm_bwd(rows, d, _):
-    x, dy, plus, g, b = norm_operands(rows, d)
+def addnorm_bwd(rows, d, _, **kind):
+    x, dy, plus, g, b = norm_operands(rows, d, **kind)
     _, mean, rstd = torch.native_layer_norm(x, [d], g, b, 1e-5)
 
     def run():
@@ -119,14 +128,14 @@ def attend(q, k, v):
     return torch.softmax(scores, dim=-1) @ v
 
 
-def attention(batch, tokens, heads):
-    q, k, v = (torch.randn(batch, heads, tokens, HEAD, requires_grad=True) for _ in range(3))
-    dout = torch.randn(batch, heads, tokens, HEAD)
+def attention(batch, tokens, heads, dtype=torch.float32):
+    q, k, v = (torch.randn(batch, heads, tokens, HEAD, dtype=dtype, requires_grad=True) for _ in range(3))
+    dout = torch.randn(batch, heads, tokens, HEAD, dtype=dtype)
     return fastest(lambda way: lambda: torch.autograd.grad(way(attend)(q, k, v), (q, k, v), dout))
 
 
-def loss(rows, vocab, _):
-    logits, targets = torch.randn(rows, vocab, requires_grad=True), torch.arange(rows) % vocab
+def loss(rows, vocab, _, dtype=torch.float32):
+    logits, targets = torch.randn(rows, vocab, dtype=dtype, requires_grad=True), torch.arange(rows) % vocab
     return fastest(lambda way: lambda: torch.autograd.grad(way(F.cross_entropy)(logits, targets), logits))
 
 
@@ -251,11 +260,13 @@ ACTIVATIONS = {
     "gelu_tanh": (lambda x: F.gelu(x, approximate="tanh"), lambda dy, x: aten.gelu_backward(dy, x, approximate="tanh")),
     "silu": (F.silu, aten.silu_backward),
 }
+HALVES = {"layernorm-fwd": layernorm_fwd, "layernorm-bwd": layernorm_bwd, "addnorm-fwd": addnorm_fwd,
+          "addnorm-bwd": addnorm_bwd, "attention": attention, "loss": loss}  # on bf16 too
 CASES = {
+    **{f"{name}-bf16": lambda *sizes, f=f: f(*sizes, dtype=torch.bfloat16) for name, f in HALVES.items()},
     **{f"gemm-{how}": lambda *sizes, how=how: gemm(how, *sizes) for how in ("nn", "nt", "tn")},
     **{f"conv-{part}": lambda *sizes, part=part: conv(part, *sizes) for part in ("fwd", "dx", "dw")},
-    "layernorm-fwd": layernorm_fwd, "layernorm-bwd": layernorm_bwd, "rmsnorm-fwd": rmsnorm_fwd, "rmsnorm-bwd": rmsnorm_bwd,
-    "addnorm-fwd": addnorm_fwd, "addnorm-bwd": addnorm_bwd, "attention": attention, "loss": loss,
+    **HALVES, "rmsnorm-fwd": rmsnorm_fwd, "rmsnorm-bwd": rmsnorm_bwd,
     **{f"{name}-fwd": lambda *sizes, f=f: act_fwd(f, *sizes) for name, (f, _) in ACTIVATIONS.items()},
     **{f"{name}-bwd": lambda *sizes, f=f: act_bwd(f, *sizes) for name, (_, f) in ACTIVATIONS.items()},
     "adamw": adamw,

@@ -40,17 +40,29 @@ enum { PEAK_ROUNDS = 200000 };
 static void peak(const job *j, desk *d) {
     d->sink += snd_k_peak(d->threads, j->t, PEAK_ROUNDS);
 }
+// Arithmetic on what is stored as bf16 is that of f32.
+static void peak_f32(const job *j, desk *d) {
+    (void)j;
+    d->sink += snd_k_peak(d->threads, SND_F32, PEAK_ROUNDS);
+}
+// Arrays of bf16 are moved as half as many f32.
+static snd_dtype moved_as(const job *j) {
+    return j->t == SND_BF16 ? SND_F32 : j->t;
+}
+static int64_t moved(const job *j) {
+    return j->t == SND_BF16 ? j->a * j->b / 2 : j->a * j->b;
+}
 static void copy(const job *j, desk *d) {
-    snd_k_copy(d->threads, j->t, j->a * j->b, false, d->x, d->z);
+    snd_k_copy(d->threads, moved_as(j), moved(j), false, d->x, d->z);
 }
 static void stream(const job *j, desk *d) {
-    snd_k_copy(d->threads, j->t, j->a * j->b, true, d->x, d->z);
+    snd_k_copy(d->threads, moved_as(j), moved(j), true, d->x, d->z);
 }
 static void triad(const job *j, desk *d) {
-    snd_k_triad(d->threads, j->t, j->a * j->b, false, d->x, d->y, d->z);
+    snd_k_triad(d->threads, moved_as(j), moved(j), false, d->x, d->y, d->z);
 }
 static void stream_triad(const job *j, desk *d) {
-    snd_k_triad(d->threads, j->t, j->a * j->b, true, d->x, d->y, d->z);
+    snd_k_triad(d->threads, moved_as(j), moved(j), true, d->x, d->y, d->z);
 }
 static void read_all(const job *j, desk *d) {
     d->sink += snd_k_absmax(d->threads, j->t, j->a * j->b, d->x);
@@ -153,6 +165,11 @@ static void softmax(const job *j, desk *d) {
 static void loss(const job *j, desk *d) {
     int64_t used;
     const int64_t *targets = (const int64_t *)d->bits;
+    if (j->t == SND_BF16) {
+        d->sink += snd_k_bf16_xent_fwd(d->threads, j->a, j->b, 1, 0, d->x, targets, -100, d->m, &used, d->work);
+        snd_k_bf16_xent_bwd(d->threads, j->a, j->b, 1, 0, d->x, targets, -100, d->m, used, 1, d->z, d->work);
+        return;
+    }
     d->sink += snd_k_xent_fwd(d->threads, j->t, j->a, j->b, 1, 0, d->x, targets, -100, d->m, &used);
     snd_k_xent_bwd(d->threads, j->t, j->a, j->b, 1, 0, d->x, targets, -100, d->m, used, 1, d->z);
 }
@@ -210,6 +227,11 @@ static snd_kattn_grads attention_grads(const job *j, desk *d) {
 static void attention(const job *j, desk *d) {
     const snd_kattn a = attention_call(j, d);
     const snd_kattn_grads g = attention_grads(j, d);
+    if (j->t == SND_BF16) {
+        snd_k_bf16_attn_fwd(d->threads, &a, part(j, d->x, 3), d->m, d->work);
+        snd_k_bf16_attn_bwd(d->threads, &a, &g, d->work);
+        return;
+    }
     snd_k_attn_fwd(d->threads, j->t, &a, part(j, d->x, 3), d->m, NULL, d->work);
     snd_k_attn_bwd(d->threads, j->t, &a, &g, d->work);
 }
@@ -239,8 +261,10 @@ static void conv_dw(const job *j, desk *d) {
 #define NORM(what, R, D, run, limit, bytes, bound, how)                                                                \
     { "norm", what " " #R "x" #D, "GB/s", bound, run, limit, bytes, bytes, SND_F32, R, D, 0, how, false }
 // Rates are of the bytes that the work names; the bound's of those that it names itself.
+#define ROWS(t, what, R, D, run, bytes, limit, own, bound, how, big)                                                   \
+    { "norm", what " " #R "x" #D, "GB/s", bound, run, limit, bytes, own, t, R, D, 0, how, big }
 #define BIG(what, R, D, run, bytes, limit, own, bound, how)                                                            \
-    { "norm", what " " #R "x" #D, "GB/s", bound, run, limit, bytes, own, SND_F32, R, D, 0, how, true }
+    ROWS(SND_F32, what, R, D, run, bytes, limit, own, bound, how, true)
 #define BIGS(R, D)                                                                                                     \
     BIG("layer fwd", R, D, norm_fwd, two, stream, two, "streaming copy", SND_KNORM_LAYER),                             \
         BIG("rms fwd", R, D, norm_fwd, two, stream, two, "streaming copy", SND_KNORM_RMS),                             \
@@ -248,7 +272,12 @@ static void conv_dw(const job *j, desk *d) {
         BIG("rms bwd", R, D, norm_bwd, three, stream_triad, three, "streaming add", SND_KNORM_RMS),                    \
         BIG("add+layer fwd", R, D, addnorm_fwd, four, stream_triad, three, "streaming add", SND_KNORM_LAYER),          \
         BIG("add+layer bwd", R, D, addnorm_bwd, four, stream_triad, three, "streaming add", SND_KNORM_LAYER)
-#define ATTN(t, B, T, H)                                                                                               \
+#define HALVES(R, D, copy, add, how, big)                                                                              \
+    ROWS(SND_BF16, "layer fwd", R, D, norm_fwd, two, copy, two, how "copy", SND_KNORM_LAYER, big),                     \
+        ROWS(SND_BF16, "layer bwd", R, D, norm_bwd, three, add, three, how "add", SND_KNORM_LAYER, big),               \
+        ROWS(SND_BF16, "add+layer fwd", R, D, addnorm_fwd, four, add, three, how "add", SND_KNORM_LAYER, big),         \
+        ROWS(SND_BF16, "add+layer bwd", R, D, addnorm_bwd, four, add, three, how "add", SND_KNORM_LAYER, big)
+#define ATTN(t, peak, B, T, H)                                                                                         \
     {                                                                                                                  \
         "attention", "causal " #B "x" #T " " #H "x64", "GFLOP/s", "multiply-adds", attention, peak, attention_flops,   \
             NULL, t, B, T, H, 0, false                                                                                 \
@@ -292,10 +321,12 @@ static const job jobs[] = {
     GEMM(SND_F32, 256, 768, 768, NN),
     GEMM(SND_F32, 768, 768, 256, TN),
     {"gemm", "1x4096x4096 NT", "GB/s", "read", gemm, read_matrix, matrix, matrix, SND_F32, 1, 4096, 4096, NT, true},
-    ATTN(SND_F32, 4, 256, 12),
-    ATTN(SND_F32, 1, 1024, 12),
-    ATTN(SND_F32, 1, 4096, 2),
-    ATTN(SND_F64, 1, 256, 12),
+    ATTN(SND_F32, peak, 4, 256, 12),
+    ATTN(SND_F32, peak, 1, 1024, 12),
+    ATTN(SND_F32, peak, 1, 4096, 2),
+    ATTN(SND_F64, peak, 1, 256, 12),
+    ATTN(SND_BF16, peak_f32, 4, 256, 12),
+    ATTN(SND_BF16, peak_f32, 1, 1024, 12),
     CONV("fwd", 64, 32, 16, conv_fwd),
     CONV("dx", 64, 32, 16, conv_dx),
     CONV("dw", 64, 32, 16, conv_dw),
@@ -314,9 +345,12 @@ static const job jobs[] = {
      SND_KNORM_LAYER, false},
     BIGS(32768, 768),
     BIGS(8192, 4096),
+    HALVES(2048, 768, copy, triad, "", false),
+    HALVES(32768, 768, stream, stream_triad, "streaming ", true),
     NORM("batch fwd", 256, 256, batch_fwd, copy, two, "copy", 0),
     NORM("batch bwd", 256, 256, batch_bwd, triad, three, "add", 0),
     {"loss", "256x8192", "GB/s", "add", loss, triad, three, three, SND_F32, 256, 8192, 0, 0, false},
+    {"loss", "256x8192", "GB/s", "add", loss, triad, three, three, SND_BF16, 256, 8192, 0, 0, false},
     {"loss", "256x50257", "GB/s", "streaming add", loss, stream_triad, three, three, SND_F32, 256, 50257, 0, 0, true},
     {"update", "adamw 1024x1024", "GB/s", "add", adamw, triad, seven, three, SND_F32, 1024, 1024, 0, 0, false},
     {"update", "adamw 32768x768", "GB/s", "streaming add", adamw, stream_triad, seven, three, SND_F32, 32768, 768, 0, 0,
@@ -347,13 +381,15 @@ static const job jobs[] = {
 #undef NORM
 #undef BIG
 #undef BIGS
+#undef ROWS
+#undef HALVES
 #undef ATTN
 #undef CONV
 #undef LIMIT
 #undef EACH
 #undef FAR
 
-// What the rival is asked for, followed by the job's three sizes.
+// What the rival is asked for, followed by "-bf16" where that is the type, and the job's three sizes.
 static const struct {
     void (*run)(const job *, desk *);
     int how;
@@ -383,7 +419,7 @@ static const struct {
 };
 static const char *rival_word(const job *j) {
     for (size_t i = 0; i < sizeof rivals / sizeof *rivals; i++)
-        if (j->t == SND_F32 && j->run == rivals[i].run && j->how == rivals[i].how) return rivals[i].word;
+        if (j->t != SND_F64 && j->run == rivals[i].run && j->how == rivals[i].how) return rivals[i].word;
     return NULL;
 }
 
@@ -515,7 +551,7 @@ static void run_limit(void *ctx) {
 
 // flop of one call of `peak` for d's threads: what snd_k_peak returns, measured once with a few rounds.
 static double peak_work(const job *j, const desk *d) {
-    return snd_k_peak(d->threads, j->t, 16) / 16 * PEAK_ROUNDS;
+    return snd_k_peak(d->threads, j->limit == peak_f32 ? SND_F32 : j->t, 16) / 16 * PEAK_ROUNDS;
 }
 
 static void job_name(const job *j, char *out, size_t n) {
@@ -526,8 +562,8 @@ static sonde_status measure(const snd_bench_opts *o, const job *j, desk *d, snd_
     char name[sizeof row->name], asked[96];
     call c = {j, d};
     job_name(j, name, sizeof name);
-    snprintf(asked, sizeof asked, "%s %lld %lld %lld", o->rival ? rival_word(j) : "", (long long)j->a, (long long)j->b,
-             (long long)j->c);
+    snprintf(asked, sizeof asked, "%s%s %lld %lld %lld", o->rival ? rival_word(j) : "", j->t == SND_BF16 ? "-bf16" : "",
+             (long long)j->a, (long long)j->b, (long long)j->c);
     const double least = o->rival ? 1e-2 : o->quick ? 1e-3 : 3e-3;
     const snd_bench_work w = {.group = j->group,
                               .name = name,
@@ -558,12 +594,14 @@ static size_t larger(size_t a, size_t b) {
 static size_t job_work_bytes(const job *j, desk *d) {
     const snd_kconv v = conv_call(j);
     if (j->run == norm_bwd || j->run == addnorm_bwd) return snd_k_norm_bwd_scratch(j->a, j->b);
+    if (j->t == SND_BF16 && j->run == loss) return snd_k_bf16_rows_scratch(d->threads, j->b);
     if (j->run == conv_fwd) return snd_k_conv_fwd_scratch(j->t, &v);
     if (j->run == conv_dx) return snd_k_conv_dx_scratch(j->t, &v);
     if (j->run == conv_dw) return snd_k_conv_dw_scratch(j->t, &v);
     if (j->run != attention) return 0;
     const snd_kattn a = attention_call(j, d);
     const snd_kattn_grads g = attention_grads(j, d);
+    if (j->t == SND_BF16) return larger(snd_k_bf16_attn_scratch(&a), snd_k_bf16_attn_bwd_scratch(&a, &g));
     return larger(snd_k_attn_scratch(j->t, &a, SND_KATTN_FWD), snd_k_attn_bwd_scratch(j->t, &a, &g));
 }
 
@@ -612,14 +650,20 @@ static int64_t input_size(const job *j) {
     return j->c ? j->a * j->c + j->c * j->b : j->a * j->b;
 }
 
+// n normals from element `first` on. bf16 is rounded from f32, which z has room for.
+static void normals_into(const job *j, desk *d, int threads, uint64_t first, int64_t n, void *out) {
+    snd_k_fill_normal(threads, moved_as(j), d->key, first, n, 1, j->t == SND_BF16 ? d->z : out);
+    if (j->t == SND_BF16) snd_convert(d->z, SND_F32, out, SND_BF16, n);
+}
+
 // Inputs of the job's type; the statistics that a backward pass reads; classes; moments.
 static void prepare(const job *j, desk *d, int threads) {
     const int64_t n = input_size(j);
     if (j->run == peak) return;
-    snd_k_fill_normal(threads, j->t, d->key, 1, n, 1, d->x);
-    snd_k_fill_normal(threads, j->t, d->key, (uint64_t)n + 1, n, 1, d->y);
-    snd_k_fill_normal(1, j->t, d->key, 7, 4096, 1, d->g);
-    snd_k_fill_normal(1, j->t, d->key, 5000, 4096, 1, d->b);
+    normals_into(j, d, threads, 1, n, d->x);
+    normals_into(j, d, threads, (uint64_t)n + 1, n, d->y);
+    snd_k_fill_normal(1, moved_as(j), d->key, 7, 4096, 1, d->g);
+    snd_k_fill_normal(1, moved_as(j), d->key, 5000, 4096, 1, d->b);
     if (j->run == norm_bwd || j->run == addnorm_bwd) norm_fwd(j, d);
     if (j->run == batch_bwd) batch_fwd(j, d);
     if (j->run == conv_dw) snd_k_fill_normal(threads, j->t, d->key, 3, n, 1, d->w);
