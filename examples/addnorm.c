@@ -1,5 +1,6 @@
 // A residual block's end in a program of one's own: x + y and its LayerNorm in one pass, backward with the stream's own
 // gradient joining, and a check of one derivative by differences.
+// (In mixed precision: SONDE_TYPE_BF16, rows of uint16_t; gain, bias and their gradients are float.)
 //   cc addnorm.c $(pkg-config --cflags --libs sonde) -o addnorm && ./addnorm
 #include <math.h>
 #include <sonde/kernels.h>
