@@ -208,6 +208,42 @@ static void attention_and_its_gradients(void **state) {
     }
 }
 
+// A NaN, or a score that overflows, reaches the queries that read it and the keys that these read, and no others.
+static void attention_keeps_bad_numbers_to_their_readers(void **state) {
+    (void)state;
+    enum { T = 70, HD = 8, N = T * HD };
+    static const struct {
+        int query, key, value; // a row made bad, -1: none
+        float bad;
+        int first, last; // queries whose results are not finite
+    } cases[] = {{-1, -1, -1, 0, T, T},
+                 {10, -1, -1, NAN, 10, 11},
+                 {-1, 40, -1, NAN, 40, T},
+                 {-1, -1, 66, INFINITY, 66, T},
+                 {10, 5, -1, 1e30f, 10, 11}};
+    static float q[N], k[N], v[N], cot[N], out[N], dq[N], dk[N], dv[N];
+    static const char *const names[] = {"q", "k", "v", "cot"};
+    float *const arrays[] = {q, k, v, cot};
+    double lse[T], draws[N];
+    const sonde_attention a = {
+        .type = SONDE_TYPE_F32, .batch = 1, .queries = T, .keys = T, .heads = 1, .head_dim = HD, .causal = 1};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int rows[] = {cases[i].query, cases[i].key, cases[i].value};
+        for (int m = 0; m < 4; m++) {
+            draw(names[m], N, draws);
+            for (int n = 0; n < N; n++) arrays[m][n] = m < 3 && n / HD == rows[m] ? cases[i].bad : (float)draws[n];
+        }
+        CHECK_OK(sonde_attention_forward(&a, q, k, v, out, lse, NULL));
+        CHECK_OK(sonde_attention_backward(&a, q, k, v, out, lse, cot, dq, dk, dv, NULL));
+        for (int n = 0; n < N; n++) {
+            const bool bad = n / HD >= cases[i].first && n / HD < cases[i].last;
+            assert_int_equal(!isfinite(out[n]), bad);
+            assert_int_equal(!isfinite(dq[n]), bad);
+            if (n / HD >= cases[i].last) assert_true(isfinite(dk[n]) && isfinite(dv[n]));
+        }
+    }
+}
+
 // ---- losses -----------------------------------------------------------------------------------------------------------------
 
 typedef struct loss_case {
@@ -412,7 +448,7 @@ int main(void) {
         cmocka_unit_test(attention_and_its_gradients), cmocka_unit_test(cross_entropy_and_its_gradient),
         cmocka_unit_test(norms_on_bf16_follow_f64),    cmocka_unit_test(attention_on_bf16_follows_f64),
         cmocka_unit_test(bf16_without_memory),         cmocka_unit_test(cross_entropy_on_bf16_follows_f64),
-        cmocka_unit_test(refusals_say_what_was_found),
+        cmocka_unit_test(refusals_say_what_was_found), cmocka_unit_test(attention_keeps_bad_numbers_to_their_readers),
     };
     return cmocka_run_group_tests_name("public kernels", tests, NULL, NULL);
 }
