@@ -153,13 +153,13 @@ double snd_k_bf16_xent_fwd(int th, int64_t R, int64_t V, double s, double smooth
                  .narrow = &n};
     return mean_loss(n.threads, R, &j, n_used);
 }
-void snd_k_xent_bwd(int th, snd_dtype t, int64_t R, int64_t V, double s, double smooth, const void *logits,
-                    const int64_t *target, int64_t ignore, const double *lse, int64_t n_used, double dloss,
-                    void *dlogits) {
-    if (R <= 0) return;
+// narrow: NULL, or what rows stored as bf16 are widened by.
+static void loss_gradient(int th, size_t size, snd_kt_xent_bwd *loop, snd_narrow *narrow, int64_t R, int64_t V,
+                          double s, double smooth, const void *logits, const int64_t *target, int64_t ignore,
+                          const double *lse, int64_t n_used, double dloss, void *dlogits) {
     row_job j = {.D = V,
                  .cut = snd_cut_rows(R, V),
-                 .size = snd_k_size(t),
+                 .size = size,
                  .a = s,
                  .smooth = smooth,
                  .x = logits,
@@ -168,26 +168,20 @@ void snd_k_xent_bwd(int th, snd_dtype t, int64_t R, int64_t V, double s, double 
                  .lse = (double *)lse,
                  .c = n_used ? dloss / (double)n_used : 0,
                  .out = dlogits,
-                 .xent_bwd = SND_PICK(xent_bwd, t)};
-    snd_parallel(th, j.cut.tasks, xent_task, &j);
+                 .xent_bwd = loop,
+                 .narrow = narrow};
+    if (R > 0) snd_parallel(th, j.cut.tasks, xent_task, &j);
+}
+void snd_k_xent_bwd(int th, snd_dtype t, int64_t R, int64_t V, double s, double smooth, const void *logits,
+                    const int64_t *target, int64_t ignore, const double *lse, int64_t n_used, double dloss,
+                    void *dlogits) {
+    loss_gradient(th, snd_k_size(t), SND_PICK(xent_bwd, t), NULL, R, V, s, smooth, logits, target, ignore, lse, n_used,
+                  dloss, dlogits);
 }
 void snd_k_bf16_xent_bwd(int th, int64_t R, int64_t V, double s, double smooth, const uint16_t *logits,
                          const int64_t *target, int64_t ignore, const double *lse, int64_t n_used, double dloss,
                          uint16_t *dlogits, void *blocks) {
-    if (R <= 0) return;
     snd_narrow n = snd_narrow_make(th, V, blocks);
-    row_job j = {.D = V,
-                 .cut = snd_cut_rows(R, V),
-                 .size = sizeof *logits,
-                 .a = s,
-                 .smooth = smooth,
-                 .x = logits,
-                 .target = target,
-                 .ignore = ignore,
-                 .lse = (double *)lse,
-                 .c = n_used ? dloss / (double)n_used : 0,
-                 .out = dlogits,
-                 .xent_bwd = SND_PICK(xent_bwd, SND_F32),
-                 .narrow = &n};
-    snd_parallel(n.threads, j.cut.tasks, xent_task, &j);
+    loss_gradient(n.threads, sizeof *logits, SND_PICK(xent_bwd, SND_F32), &n, R, V, s, smooth, logits, target, ignore,
+                  lse, n_used, dloss, dlogits);
 }

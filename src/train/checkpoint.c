@@ -336,12 +336,10 @@ static sonde_status read_state(snd_arena *a, const char *folder, snd_trainer *t,
     const char *path = join(a, folder, "state.json");
     char *text;
     size_t n;
-    json_error_t e;
+    json_t *o;
     if (!path) return SONDE_ENOMEM;
-    SND_TRY(snd_read_file(path, (size_t)1 << 20, &text, &n));
-    json_t *o = json_loadb(text, n, JSON_REJECT_DUPLICATES, &e);
+    SND_TRY(snd_state_load(path, &text, &n, &o));
     snd_free(text);
-    SND_FAIL_IF(!json_is_object(o), SONDE_EINPUT, "%s: is no JSON object (%s)", path, o ? "another value" : e.text);
     const sonde_status s = take_state(o, path, t, st);
     json_decref(o);
     return s;

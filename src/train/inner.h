@@ -149,6 +149,9 @@ sonde_status snd_history_tell(const snd_history *h, snd_run *u) SONDE_MUST_CHECK
 /// Into a checkpoint's state, which is all that its folder still lacks: length and sum of its files, then the state's own sum.
 /// Nothing may follow.
 sonde_status snd_intact_put(snd_arena *a, const char *folder, snd_json *j) SONDE_MUST_CHECK;
+struct json_t;
+/// A checkpoint's state.json: its text, snd_free'd by the caller, and the object that it is, json_decref'd.
+sonde_status snd_state_load(const char *path, char **text, size_t *n, struct json_t **out) SONDE_MUST_CHECK;
 
 typedef struct snd_log snd_log;        // metrics.jsonl and the event file; NULL: nobody wants them
 /// What was written of steps up to this one stays (0: none), and goes into the history.

@@ -104,20 +104,26 @@ static sonde_status check_all(snd_arena *a, const char *folder, json_t *o, const
     return SONDE_OK;
 }
 
+sonde_status snd_state_load(const char *path, char **text, size_t *n, struct json_t **out) {
+    json_error_t e;
+    SND_TRY(snd_read_file(path, (size_t)1 << 20, text, n));
+    *out = json_loadb(*text, *n, JSON_REJECT_DUPLICATES, &e);
+    if (json_is_object(*out)) return SONDE_OK;
+    const sonde_status s =
+        snd_fail(SONDE_EINPUT, __FILE__, __LINE__, "%s: is no JSON object (%s)", path, *out ? "another value" : e.text);
+    json_decref(*out);
+    snd_free(*text);
+    return s;
+}
+
 sonde_status snd_checkpoint_check(snd_arena *a, const char *folder, const char *const *read, int n_read) {
     const char *path = snd_arena_printf(a, "%s/state.json", folder);
     char *text;
     size_t n;
-    json_error_t e;
+    json_t *o;
     if (!path) return SONDE_ENOMEM;
-    SND_TRY(snd_read_file(path, (size_t)1 << 20, &text, &n));
-    json_t *o = json_loadb(text, n, JSON_REJECT_DUPLICATES, &e);
-    sonde_status s;
-    if (json_is_object(o))
-        s = check_all(a, folder, o, path, text, n, read, n_read);
-    else
-        s = snd_fail(SONDE_EINPUT, __FILE__, __LINE__, "%s: is no JSON object (%s)", path,
-                     o ? "another value" : e.text);
+    SND_TRY(snd_state_load(path, &text, &n, &o));
+    const sonde_status s = check_all(a, folder, o, path, text, n, read, n_read);
     json_decref(o);
     snd_free(text);
     return s;
