@@ -364,9 +364,6 @@ static void types_are_those_of_the_command(void **state) {
     o.dtype = "bf16";
     o.f64 = 1;
     refused(sonde_trainer_create(s, d, &o, &t), SONDE_EUSAGE, "f64 is asked for as well");
-    static const char *const scaled[] = {"loss_scale=8"};
-    o = (sonde_train_opts){.settings = scaled, .n_settings = 1, .dtype = "bf16"};
-    refused(sonde_trainer_create(s, d, &o, &t), SONDE_EUSAGE, "for dtype f16");
     sonde_spec_destroy(s);
     sonde_data_destroy(d);
 }

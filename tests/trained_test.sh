@@ -91,6 +91,10 @@ for file in model.safetensors tokenizer.json spec.yaml state.json optimizer.safe
     try 3 eval hurt; err "hurt/checkpoints/$newest/$file: "
 done
 
+rm -rf hurt; cp -r lm hurt; rm "hurt/checkpoints/$newest/optimizer.safetensors"
+try 0 eval hurt
+try 3 train --resume hurt --steps 80 -q; err "hurt/checkpoints/$newest/optimizer.safetensors"
+
 # ---- a trained model's own numbers
 try 0 measure lm --csv; cp out first
 try 0 measure lm; out "weights"; out "tokens of text"; grep -q theory out && bad "theory beside a trained model"
@@ -174,7 +178,12 @@ idle "--opt-eps has no effect with optimizer lion" --data text --optimizer lion 
 idle "--lr-end has no effect with schedule constant" --data text --schedule constant --lr-end 0.5
 idle "--decay-share has no effect with schedule cosine, only with wsd" --data text --decay-share 0.5
 idle "--decay has no effect with weight-decay 0" --data text --optimizer sgd --decay all
-idle "--eval-batches has no effect with eval-every 0" --data text --eval-every 0 --eval-batches 3
+head -c 4000 /dev/zero >numbers.bin
+for word in chars bpe; do
+    try 3 train pre layers=1 width=32 vocab=256 position=rope --steps 1 --batch 2 --data numbers.bin --tokens 8 --tokenizer $word
+    err "$word is learned from text, and numbers.bin holds the numbers of tokens"
+done
+try 0 train pre layers=1 width=32 --steps 1 --batch 2 -q --data text --eval-every 0 --eval-batches 3 # of the validation at the end
 idle "--valid-share has no effect with valid-data given" --data text --valid-data text --valid-share 0.1
 idle "--test-share has no effect with test-data given" --data text --test-data text --test-share 0.1
 idle "--tokens has no effect with objective class" --data idle.csv --tokens 8

@@ -210,6 +210,11 @@ sonde_status snd_set_make_tokenizer(snd_set *d, const char *dflt, const uint8_t 
     snd_tokenizer_kind kind = SND_TOK_INVALID;
     for (int k = SND_TOK_BYTES; k <= SND_TOK_BPE; k++)
         if (strcmp(word, snd_tokenizer_kind_name((snd_tokenizer_kind)k)) == 0) kind = (snd_tokenizer_kind)k;
+    SND_FAIL_IF(
+        !all && (kind == SND_TOK_CHARS || kind == SND_TOK_BPE), SONDE_EUSAGE,
+        "tokenizer: %s is learned from text, and %s holds the numbers of tokens; a tokenizer's file is needed, or "
+        "bytes",
+        word, d->name);
     if (kind == SND_TOK_BPE) // what is learned is learned from what is trained on
         SND_TRY(snd_tokenizer_make(kind, d->name, train, n_train, d->settings.bpe_vocab, specials, &d->tok));
     else if (kind)

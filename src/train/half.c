@@ -10,13 +10,10 @@
 
 static const double START = 65536, LEAST = 1, MOST = 0x1p40;
 
-sonde_status snd_scale_start(snd_trainer *t) {
+void snd_scale_start(snd_trainer *t) {
     t->dynamic = t->stored && !strcmp(t->s.loss_scale, "dynamic");
-    SND_FAIL_IF(!t->stored && strcmp(t->s.loss_scale, "dynamic") != 0, SONDE_EUSAGE,
-                "a loss scale (%s) is for dtype f16: other types hold gradients as they are", t->s.loss_scale);
     t->scale = t->dynamic ? START : 1;
     if (t->stored && !t->dynamic) (void)snd_parse_num(t->s.loss_scale, &t->scale, NULL); // resolving has read it
-    return SONDE_OK;
 }
 
 bool snd_scale_step(snd_trainer *t, bool finite) {

@@ -100,7 +100,7 @@ void snd_weights_measure(snd_trainer *t);
 sonde_status snd_weights_make(snd_trainer *t) SONDE_MUST_CHECK;
 // half.c, of a trainer in f16
 /// The loss scale at the start.
-sonde_status snd_scale_start(snd_trainer *t) SONDE_MUST_CHECK;
+void snd_scale_start(snd_trainer *t);
 /// After a step: was it finite? True: it is to be left out, and counts.
 bool snd_scale_step(snd_trainer *t, bool finite);
 sonde_status snd_halves_make(snd_trainer *t) SONDE_MUST_CHECK;

@@ -72,7 +72,7 @@ static sonde_status check_sum(const char *path, const char *saved, const void *d
     return SONDE_OK;
 }
 
-static sonde_status check_file(snd_arena *a, const char *folder, const char *name, const json_t *saved, bool read) {
+static sonde_status check_file(snd_arena *a, const char *folder, const char *name, const json_t *saved) {
     const char *path = snd_arena_printf(a, "%s/%s", folder, name);
     const json_t *bytes = json_object_get(saved, LENGTH);
     snd_map m;
@@ -82,7 +82,7 @@ static sonde_status check_file(snd_arena *a, const char *folder, const char *nam
     if (!json_is_integer(bytes) || json_integer_value(bytes) != (json_int_t)m.n)
         s = snd_fail(SONDE_EINPUT, __FILE__, __LINE__, "%s: %zu bytes; %lld were saved", path, m.n,
                      (long long)json_integer_value(bytes));
-    if (s == SONDE_OK && read) s = check_sum(path, json_string_value(json_object_get(saved, SUM)), m.bytes, m.n);
+    if (s == SONDE_OK) s = check_sum(path, json_string_value(json_object_get(saved, SUM)), m.bytes, m.n);
     snd_map_close(&m);
     return s;
 }
@@ -100,7 +100,7 @@ static sonde_status check_all(snd_arena *a, const char *folder, json_t *o, const
     const char *name;
     if (!files && !sum) return SONDE_OK;
     SND_TRY(check_sum(path, json_string_value(sum), text, summed(text, n)));
-    json_object_foreach(files, name, file) SND_TRY(check_file(a, folder, name, file, is_read(name, read, n_read)));
+    json_object_foreach(files, name, file) if (is_read(name, read, n_read)) SND_TRY(check_file(a, folder, name, file));
     return SONDE_OK;
 }
 

@@ -147,15 +147,15 @@ typedef struct snd_train_state {
 
 /// DIR/checkpoints/STEP with model.safetensors (parameters and running statistics under their contract names), ema.safetensors
 /// (the same names) where there is a running average, optimizer.safetensors, spec.yaml (model, train, data), tokenizer.json where
-/// there is one, and state.json with the length and the CRC-32C of all of these. Made under another name, written through to the disk, then renamed: a checkpoint that has
-/// its name is whole. Afterwards the last two and the best remain.
+/// there is one, and state.json with the length and the CRC-32C of all of these. Made under another name, written through to the
+/// disk, then renamed: a checkpoint that has its name is whole. Afterwards the last two and the best remain.
 /// errors  SONDE_EIO: what was there before is as it was
 sonde_status snd_checkpoint_save(const snd_trainer *t, const snd_train_state *state, const char *dir) SONDE_MUST_CHECK;
 /// Path of the newest checkpoint in DIR, in the arena.
 /// errors  SONDE_EIO: there is none
 sonde_status snd_checkpoint_newest(snd_arena *a, const char *dir, const char **path) SONDE_MUST_CHECK;
-/// Is the checkpoint in this folder what was saved? All of its files must be there with their lengths; state.json and those of
-/// the n_read names in `read` (-1: all) are read for their sums. One that was saved without sums passes.
+/// Are state.json and those of the n_read names in `read` (-1: all files) that the checkpoint in this folder has what was saved,
+/// by length and sum? One that was saved without sums passes.
 /// errors  SONDE_EINPUT, SONDE_EIO: names the file, what was found and what was saved
 sonde_status snd_checkpoint_check(snd_arena *a, const char *folder, const char *const *read, int n_read) SONDE_MUST_CHECK;
 /// Puts a trainer of the same spec, settings, seed and data where the checkpoint stood: all that follows is the same bits.

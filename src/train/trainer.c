@@ -73,7 +73,7 @@ static sonde_status set_up(snd_trainer *t) {
     SND_TRY(check_rows(t));
     SND_TRY(open_batches(t));
     const int n = snd_batches_shapes(t->batches, &shapes);
-    SND_TRY(snd_scale_start(t));
+    snd_scale_start(t);
     SND_TRY(snd_nets_make(t, shapes, n));
     SND_TRY(start_nets(t));
     const int P = snd_g_param_count(t->nets[0].m->g);
