@@ -149,11 +149,7 @@ static snd_kattn attention_call(const sonde_attention *a, const void *q, const v
 
 // The largest magnitude, NaN where there is one.
 static double largest(const sonde_attention *a, int64_t n, const void *p) {
-    if (a->type != SONDE_TYPE_BF16) return snd_k_absmax(cores(a->threads), dtype(a->type), n, p);
-    const uint16_t *x = p;
-    uint16_t most = 0; // magnitudes order like their bits, NaN above Inf
-    for (int64_t i = 0; i < n; i++) most = (x[i] & 0x7fff) > most ? x[i] & 0x7fff : most;
-    return (double)snd_bf16_to_f32(most);
+    return a->type == SONDE_TYPE_BF16 ? snd_k_bf16_absmax(n, p) : snd_k_absmax(cores(a->threads), dtype(a->type), n, p);
 }
 
 // Whether a number may arise that is not finite, which must not reach who does not read it: then pairs go one by one, at a

@@ -166,7 +166,6 @@ static sonde_status refuse_idle(const snd_cli *c, const snd_set *set, const snd_
                               {"optimizer", s->optimizer},
                               {"schedule", s->schedule},
                               {"weight-decay", s->weight_decay > 0 ? "more" : "0"},
-                              {"eval-every", s->eval_every > 0 ? "more" : "0"},
                               {"loss-scale", !strcmp(s->loss_scale, "dynamic") ? "dynamic" : "fixed"}};
     return snd_opt_check_use(c, facts, (int)(sizeof facts / sizeof *facts));
 }

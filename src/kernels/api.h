@@ -214,6 +214,8 @@ void snd_k_attn_stats(int th, snd_dtype t, const snd_kattn *a, double *out, void
 // ---- arrays stored as bf16 -----------------------------------------------------------------------------------------
 // Norms take SND_BF16 for t. Here: cross-entropy and attention on logits, q, k, v, out and gradients stored as bf16; statistics
 // are double. Arithmetic is that of the f32 loops on the widened numbers; what is stored is rounded once, to nearest even.
+/// The largest magnitude, NaN where there is one.
+double snd_k_bf16_absmax(int64_t n, const uint16_t *x);
 /// Bytes of `blocks`, 64-byte aligned: some rows of V in f32 for each of th threads.
 size_t snd_k_bf16_rows_scratch(int th, int64_t V);
 double snd_k_bf16_xent_fwd(int th, int64_t R, int64_t V, double s, double smooth, const uint16_t *logits,

@@ -130,6 +130,8 @@ static void forward_block(const batch_job *j, int th, int64_t j0, int64_t n) {
         b.line.m[c] = j->mw[k];
         b.line.r[c] = j->rw[k];
         b.line.f[c] = j->rw[k] * gain_of(j, k);
+        b.line.half_m[c] = b.line.m[c] * b.line.half[c];
+        b.line.f_half[c] = b.line.f[c] / b.line.half[c];
         b.line.b[c] = j->b ? value_at(j->t, j->b, k) : 0;
         b.line.s1[c] = b.line.s2[c] = 0;
     }

@@ -18,6 +18,12 @@ void snd_k_bf16_narrow(int64_t n, const float *x, uint16_t *y) {
     fn[snd_k_isa() - 1](n, x, y);
 }
 
+double snd_k_bf16_absmax(int64_t n, const uint16_t *x) {
+    uint32_t most = 0; // magnitudes order like their bits, with NaN above Inf
+    for (int64_t i = 0; i < n; i++) most = (x[i] & 0x7fffu) > most ? x[i] & 0x7fffu : most;
+    return (double)snd_bf16_to_f32((uint16_t)most);
+}
+
 // ---- blocks -----------------------------------------------------------------------------------------------------------
 
 snd_narrow snd_narrow_make(int th, int64_t D, void *scratch) {

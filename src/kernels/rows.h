@@ -48,9 +48,9 @@ typedef double snd_kt_norm_bwd(const snd_normspec *s, int64_t rows, bool stream,
                              const double *m, const double *r, const void *plus, void *dx, double *sums,
                              void *part);
 // What batch norm does to columns, at most SND_COLS of them:  y = (x half - m half) f/half + b,
-//   dx = (dy - s1 - (x - m) r s2) f.  half is 1 where x - m may not reach twice the largest double (not read backward).
-// All numbers are set in both passes, 0 where a pass has none.
-typedef struct snd_batchline { double half[64], m[64], r[64], f[64], b[64], s1[64], s2[64]; } snd_batchline;
+//   dx = (dy - s1 - (x - m) r s2) f.  half is 1 where x - m may not reach twice the largest double; half_m = m half and
+//   f_half = f/half are read forward alone. The others are set in both passes, 0 where a pass has none.
+typedef struct snd_batchline { double half[64], half_m[64], f_half[64], m[64], r[64], f[64], b[64], s1[64], s2[64]; } snd_batchline;
 /// s[j] += sum of x[i*D + j] - p[j], v[j] += that of their squares; j < n <= SND_COLS.
 typedef void snd_kt_batch_sums(int64_t rows, int64_t n, int64_t D, const void *x, const double *p, double *s, double *v);
 /// One column over all rows, under a power-of-two scale.

@@ -117,43 +117,36 @@ static void xent_task(void *ctx, int64_t i) {
         j->xent_bwd(n, j->D, j->a, j->smooth, x, j->target + r0, j->ignore, j->lse + r0, j->c,
                     snd_at_mut(j->out, r0 * j->D, j->size));
 }
-// The mean over the rows that count.
-static double mean_loss(int th, int64_t R, row_job *j, int64_t *n_used) {
-    j->cut = snd_cut_rows(R, j->D);
-    if (R > 0) snd_parallel(th, j->cut.tasks, xent_task, j);
-    *n_used = 0;
-    for (int64_t i = 0; i < j->cut.tasks; i++) *n_used += j->used[i];
-    return *n_used ? snd_tree_sum(j->part, j->cut.tasks) / (double)*n_used : NAN;
-}
-double snd_k_xent_fwd(int th, snd_dtype t, int64_t R, int64_t V, double s, double smooth, const void *logits,
-                      const int64_t *target, int64_t ignore, double *lse, int64_t *n_used) {
+// The mean over the rows that count. narrow: NULL, or what rows stored as bf16 are widened by.
+static double mean_loss(int th, size_t size, snd_kt_xent *loop, snd_narrow *narrow, int64_t R, int64_t V, double s,
+                        double smooth, const void *logits, const int64_t *target, int64_t ignore, double *lse,
+                        int64_t *n_used) {
     row_job j = {.D = V,
-                 .size = snd_k_size(t),
+                 .cut = snd_cut_rows(R, V),
+                 .size = size,
                  .a = s,
                  .smooth = smooth,
                  .x = logits,
                  .target = target,
                  .ignore = ignore,
                  .lse = lse,
-                 .xent = SND_PICK(xent, t)};
-    return mean_loss(th, R, &j, n_used);
+                 .xent = loop,
+                 .narrow = narrow};
+    if (R > 0) snd_parallel(th, j.cut.tasks, xent_task, &j);
+    *n_used = 0;
+    for (int64_t i = 0; i < j.cut.tasks; i++) *n_used += j.used[i];
+    return *n_used ? snd_tree_sum(j.part, j.cut.tasks) / (double)*n_used : NAN;
+}
+double snd_k_xent_fwd(int th, snd_dtype t, int64_t R, int64_t V, double s, double smooth, const void *logits,
+                      const int64_t *target, int64_t ignore, double *lse, int64_t *n_used) {
+    return mean_loss(th, snd_k_size(t), SND_PICK(xent, t), NULL, R, V, s, smooth, logits, target, ignore, lse, n_used);
 }
 double snd_k_bf16_xent_fwd(int th, int64_t R, int64_t V, double s, double smooth, const uint16_t *logits,
                            const int64_t *target, int64_t ignore, double *lse, int64_t *n_used, void *blocks) {
     snd_narrow n = snd_narrow_make(th, V, blocks);
-    row_job j = {.D = V,
-                 .size = sizeof *logits,
-                 .a = s,
-                 .smooth = smooth,
-                 .x = logits,
-                 .target = target,
-                 .ignore = ignore,
-                 .lse = lse,
-                 .xent = SND_PICK(xent, SND_F32),
-                 .narrow = &n};
-    return mean_loss(n.threads, R, &j, n_used);
+    return mean_loss(n.threads, sizeof *logits, SND_PICK(xent, SND_F32), &n, R, V, s, smooth, logits, target, ignore,
+                     lse, n_used);
 }
-// narrow: NULL, or what rows stored as bf16 are widened by.
 static void loss_gradient(int th, size_t size, snd_kt_xent_bwd *loop, snd_narrow *narrow, int64_t R, int64_t V,
                           double s, double smooth, const void *logits, const int64_t *target, int64_t ignore,
                           const double *lse, int64_t n_used, double dloss, void *dlogits) {
