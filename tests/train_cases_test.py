@@ -141,7 +141,8 @@ def halves(data, top):
         check(v["f16-overflow"]["where"].endswith("step 1") and v["scale-collapse"]["where"].endswith("step 17"), str(v))
         check(d["summary"]["metrics"]["skipped_steps"] == 16 and d["summary"]["metrics"]["loss_scale"] == 1, str(d["summary"]))
         d, v = f16(spec, "--loss-scale", "1024", code=4)
-        check(v["nonfinite"]["where"].startswith(where) and v["nonfinite"]["where"].endswith("step 1"), str(v))
+        v = v["f16-overflow"]
+        check(v["level"] == "error" and v["where"].startswith(where) and v["where"].endswith("step 1"), str(v))
     f16(["pre", *model, sharp, "qk_norm=rms-head"])
     # a scale that was said and is too large for the gradient has a verdict that says so
     d, v = f16(["pre", *model, start], "--loss-scale", "1e9", code=4)
@@ -173,6 +174,9 @@ def halves(data, top):
     check(r.returncode == 0, r.stderr)
     a, b = ([{k: x for k, x in json.loads(l).items() if k != "tokens_per_s"} for l in open(os.path.join(o, "metrics.jsonl"))] for o in outs)
     check(a == b, f"a resumed run: {[(x, y) for x, y in zip(a, b) if x != y][:1]}")
+    check(any(l.get("skipped") and l["loss"] is not None for l in a if l["step"] <= 20), "no step before the checkpoint was skipped for its gradient")
+    a, b = (json.load(open(os.path.join(o, "result.json")))["panels"] for o in outs)
+    check(a == b, f"curves of a resumed run: {[(x, y) for x, y in zip(a, b) if x != y][:1]}")
     # refused
     for args, say in ((["--loss-scale", "8"], "only with f16"), (["--dtype", "f16", "--loss-scale", "none"], "neither dynamic nor a number")):
         r = subprocess.run([BIN, "train", "pre", *model, "--data", data, "--quiet", *short, *args], capture_output=True, text=True, timeout=60)

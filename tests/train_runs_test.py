@@ -5,6 +5,7 @@ a checkpoint, and what is resumed must end in the very bytes of a run that nobod
   SONDE_BIN=build/sonde tests/train_runs_test.py [KILLS]      a few kills in the suite, 200 before a release
 """
 import json
+import math
 import os
 import random
 import resource
@@ -187,10 +188,45 @@ def diverged(data, top):
     check(all(l["update"] is None and l["wrms"] is None for l in lines[0]["layers"]), "an update that was not made: " + str(lines))
     d = json.load(open(os.path.join(out, "result.json")))
     check(not d.get("panels") and d["summary"]["metrics"]["steps"] == 0, "panels without a step: " + str(d.get("panels")))
+    advice = [v["try"] for v in d["verdicts"] if v["rule"] == "nonfinite"][0]
+    check("no update had been made" in advice and "lower lr" not in advice, "advice before the first update: " + advice)
+    sums_beyond_f64(data, top)
+    last_step_is_told(data, top)
     for args, what in [(["--optimizer", "sgd", "--lr", "1e6", "--clip", "0"], "is not finite"),
                        (["--optimizer", "adamw", "--lr", "30", "--schedule", "constant"], "the mean loss of the last 20 steps is")]:
         r = train("pre", "layers=2", "width=32", "--data", data, "--steps", "100", "--batch", "4", "--tokens", "16", "--warmup", "0", *args)
         check(r.returncode == 4 and what in r.stderr, f"{args}: exit {r.returncode}: {r.stderr}")
+
+
+def sums_beyond_f64(data, top):
+    """Every number is finite and the norm is not: the weight is named, whatever the type."""
+    for dtype in ("f32", "f64"):
+        r = train("x = x + 1e200*F(x)", "layers=2", "width=32", "family=transformer", "vocab=95", "context=16", "position=learned", "--data", data,
+                  "--steps", "9", "--batch", "4", "--tokens", "16", "--dtype", dtype, "--json")
+        v = [v for v in json.loads(r.stdout)["verdicts"] if v["rule"] == "nonfinite"]
+        check(r.returncode == 4 and v[0]["where"] == "grad.layers.1.M.down.bias, step 1", f"{dtype}: exit {r.returncode}: {v}")
+        check("the gradient of the weight layers.1.M.down.bias reaches" in r.stderr and "beyond f64" in r.stderr, r.stderr)
+
+
+def last_step_is_told(data, top):
+    """The step that a run ends for is in its curves and maps as in metrics.jsonl; one that was not made is in neither map."""
+    for name, args, made in (("diverged", ["--optimizer", "adamw", "--lr", "30", "--schedule", "constant", "--steps", "12"], True),
+                             ("nonfinite", ["--optimizer", "sgd", "--lr", "1e6", "--clip", "0", "--steps", "12", "--dtype", "f64"], False)):
+        out = os.path.join(top, name)
+        r = train("pre", "layers=2", "width=32", "--data", data, "--batch", "4", "--tokens", "16", "--warmup", "0", "--monitor-every", "1", "-o", out, *args)
+        check(r.returncode == 4, f"{name}: exit {r.returncode}: {r.stderr}")
+        steps = [l for l in map(json.loads, open(os.path.join(out, "metrics.jsonl"))) if "lr" in l]
+        kept = steps if made else steps[:-1]
+        check(made == (steps[-1]["grad_norm"] is not None), f"{name}: {steps[-1]}")
+        d = json.load(open(os.path.join(out, "result.json")))
+        maps = {m["title"]: m for m in d["heatmaps"]}
+        update = maps["Update of each layer's weights"]
+        check(update["columns"] == [l["step"] for l in kept], f"{name}: {update['columns']}")
+        for k, row in enumerate(update["rows"]):
+            for said, line in zip(row["values"], kept):
+                check(abs(said - math.log10(line["layers"][k]["update"])) < 1e-6, f"{name}, step {line['step']}: {said}, not {line['layers'][k]}")
+        loss = [p for p in d["panels"] if p["title"] == "Loss"][0]["series"][0]
+        check(loss["x"] == update["columns"], f"{name}: {loss['x']}")
 
 
 def main():

@@ -227,22 +227,60 @@ static void f16_overflows(void **state) {
     s.t->failed_step = 40;
     CHECK_OK(snd_watcher_step(s.w, s.t, &(snd_step){.step = 41, .loss = NAN, .grad_norm = NAN, .skipped = true}));
     steps(&s, 30, log(3));
-    assert_string_equal(told(&s, "f16-overflow")->where, "loss, step 32"); // nothing of this trainer's overflows
-    assert_string_equal(told(&s, "f16-gradient-overflow")->where, "loss, step 31");
+    assert_string_equal(told(&s, "f16-overflow")->where, "gradient, step 32"); // nothing of this trainer's overflows
+    assert_string_equal(told(&s, "f16-gradient-overflow")->where, "gradient, step 31");
+    assert_int_equal(told(&s, "f16-overflow")->level, SND_LEVEL_WARN);
     assert_null(told(&s, "gradient-spike"));
     assert_null(told(&s, "nonfinite"));
     s.t->scale = 1024;
     s.t->failed_step = 79;
     CHECK_STATUS(snd_watcher_step(s.w, s.t, &(snd_step){.step = 79, .loss = 1, .grad_norm = INFINITY, .scale = 1024}),
                  SONDE_EDIVERGED);
-    assert_string_equal(told(&s, "loss-scale-too-large")->where, "loss, step 80");
+    assert_string_equal(told(&s, "loss-scale-too-large")->where, "gradient, step 80");
     CHECK_SAME(told(&s, "loss-scale-too-large")->value, 1024);
     assert_null(told(&s, "nonfinite")); // the forward pass had nothing
     s.t->dynamic = true;
     s.t->failed_step = 99;
     CHECK_STATUS(snd_watcher_step(s.w, s.t, &(snd_step){.step = 99, .loss = NAN, .grad_norm = NAN}), SONDE_EDIVERGED);
-    assert_string_equal(told(&s, "scale-collapse")->where, "loss, step 100");
+    assert_string_equal(told(&s, "scale-collapse")->where, "gradient, step 100");
     assert_null(told(&s, "nonfinite"));
+    close_scene(&s);
+    s = open_scene(); // a scale that stays: the forward pass has the same verdict, which ends the run
+    s.t->scale = 1024;
+    CHECK_STATUS(snd_watcher_step(s.w, s.t, &(snd_step){.step = 1, .loss = NAN, .grad_norm = NAN, .scale = 1024}),
+                 SONDE_EDIVERGED);
+    assert_non_null(told(&s, "f16-overflow"));
+    assert_int_equal(told(&s, "f16-overflow")->level, SND_LEVEL_ERROR);
+    assert_true(!told(&s, "nonfinite") && !told(&s, "loss-scale-too-large"));
+    close_scene(&s);
+}
+
+// Shorter updates are no advice before the first, nor is clip=1 where it is set; skipped steps are none.
+static void advice_fits_the_moment(void **state) {
+    (void)state;
+    for (int k = 0; k < 4; k++) {
+        scene s = open_scene();
+        s.t->step = k ? 3 : 2;
+        s.t->skipped = 2;
+        s.t->s.clip = k == 2 ? 0 : k == 3 ? 5 : 1;
+        CHECK_STATUS(step(&s, NAN, NAN), SONDE_EDIVERGED);
+        const char *advice = told(&s, "nonfinite")->remedy;
+        assert_true(!strncmp(advice, "a lower lr", 10) == (k > 0));
+        assert_true(!strstr(advice, "clip=1") == (k < 2));
+        assert_true(!strstr(advice, "no update had been made") == (k > 0));
+        close_scene(&s);
+    }
+}
+
+// The first loss is that of the first step that has one, though its update was skipped.
+static void the_first_loss_is_the_first(void **state) {
+    (void)state;
+    scene s = open_scene();
+    CHECK_OK(snd_watcher_step(s.w, s.t, &(snd_step){.step = 1, .loss = NAN, .grad_norm = NAN, .skipped = true}));
+    CHECK_OK(snd_watcher_step(s.w, s.t, &(snd_step){.step = 2, .loss = 9, .grad_norm = INFINITY, .skipped = true}));
+    s.step = 2;
+    steps(&s, 1, log(3));
+    need(&s, "first-loss", "step 2", 9);
     close_scene(&s);
 }
 
@@ -299,11 +337,18 @@ static void batch_norm_is_behind(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_quiet_run),           cmocka_unit_test(the_first_loss),
-        cmocka_unit_test(an_update_jumps),       cmocka_unit_test(a_gradient_jumps),
-        cmocka_unit_test(a_branch_dies),         cmocka_unit_test(the_unigram_plateau),
-        cmocka_unit_test(a_loss_that_runs_away), cmocka_unit_test(a_short_run_that_runs_away),
-        cmocka_unit_test(f16_overflows),         cmocka_unit_test(f16_underflows),
+        cmocka_unit_test(a_quiet_run),
+        cmocka_unit_test(the_first_loss),
+        cmocka_unit_test(an_update_jumps),
+        cmocka_unit_test(a_gradient_jumps),
+        cmocka_unit_test(a_branch_dies),
+        cmocka_unit_test(the_unigram_plateau),
+        cmocka_unit_test(a_loss_that_runs_away),
+        cmocka_unit_test(a_short_run_that_runs_away),
+        cmocka_unit_test(f16_overflows),
+        cmocka_unit_test(advice_fits_the_moment),
+        cmocka_unit_test(the_first_loss_is_the_first),
+        cmocka_unit_test(f16_underflows),
         cmocka_unit_test(batch_norm_is_behind),
     };
     return cmocka_run_group_tests(tests, make_text, remove_text);

@@ -290,7 +290,7 @@ static sonde_status take_layers(sonde_trainer *t, const snd_step *s) {
 
 static sonde_status take_step(sonde_trainer *t, const snd_step *s, sonde_step *out) {
     SND_TRY(take_layers(t, s));
-    if (isnan(t->state.first_loss)) t->state.first_loss = s->loss;
+    if (isnan(t->state.first_loss) && isfinite(s->loss)) t->state.first_loss = s->loss;
     t->state.targets += s->targets;
     *out = (sonde_step){.step = s->step,
                         .loss = s->loss,

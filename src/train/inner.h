@@ -38,6 +38,7 @@ typedef struct snd_weight {
     double decay, toward;
     int layer;                     // index of its snd_layer_state
     double gsq, wsq, usq;          // sums of squares: gradient; on steps that watch, weights and their update
+    double gmax;                   // largest of the gradient, where gsq is not finite: squares leave f64 before it does
 } snd_weight;
 
 struct snd_trainer {

@@ -78,6 +78,12 @@ static double mean_square(const snd_net *n, snd_id stat) {
     return figure(n, stat, SND_ST_Q, 2);
 }
 
+// Its root is a number where the square itself is beyond f64.
+static double root_mean_square(const snd_net *n, snd_id stat) {
+    const double *s = stat ? snd_exec_raw(n->x, stat, NULL) : NULL;
+    return s && s[SND_ST_NONFINITE] == 0 ? ldexp(sqrt(s[SND_ST_Q]), (int)s[SND_ST_EXP]) : NAN;
+}
+
 static double smaller(double a, double b) {
     return isnan(a) || b < a ? b : a;
 }
@@ -100,10 +106,10 @@ void snd_layers_read(snd_trainer *t, const snd_net *n) {
         const snd_look *l = &n->looks[i];
         snd_layer_state *s = &t->layers[i];
         const double q = mean_square(n, l->q);
-        s->rms = sqrt(q);
+        s->rms = root_mean_square(n, l->q);
         s->mean = figure(n, l->q, SND_ST_MEAN, 1);
         s->var = figure(n, l->q, SND_ST_VAR, 2);
-        s->grms = sqrt(mean_square(n, l->gq)) / t->scale;
+        s->grms = root_mean_square(n, l->gq) / t->scale;
         s->write = s->entropy = NAN;
         for (int c = 0; c < l->n_calls; c++) s->write = smaller(s->write, sqrt(mean_square(n, l->call[c]) / q));
         for (int c = 0; c < l->n_attn; c++) {

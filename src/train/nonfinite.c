@@ -1,5 +1,6 @@
 // Where numbers stopped being finite: the step's batch once more, part by part, through a graph in which every named value
-// and its gradient is looked at. It has memory of its own, which a run that goes well never takes.
+// and its gradient is looked at. It has memory of its own, which a run that goes well never takes. Weights' gradients are
+// asked for last, by the sums that the step itself took for their norm.
 #include "train/inner.h"
 
 #include <math.h>
@@ -57,23 +58,27 @@ static bool bad(const probe *p, snd_id stat) {
     return s && s[SND_ST_NONFINITE] > 0;
 }
 
-// The first value in running order, else the first gradient on the way back.
-static bool first_bad(const probe *p, snd_arena *a, const char **where, const char **text) {
+// The first value in running order, the loss behind them, else the first gradient on the way back.
+static void first_bad(const probe *p, snd_arena *a, const char **where, const char **text) {
     static const char input[] = "input";
     for (int i = 0; i <= p->n_taps; i++) {
         if (!bad(p, p->forward[i])) continue;
         *where = i ? p->net.m->taps[i - 1].name : input;
         *text = snd_arena_printf(a, "%s is the first value that is not finite", *where);
-        return true;
+        return;
+    }
+    if (!isfinite(snd_net_loss(&p->net))) {
+        *where = "loss";
+        *text = "all values with names are finite; the loss is not";
+        return;
     }
     for (int i = p->n_taps; i > 0; i--) {
         if (!bad(p, p->backward[i])) continue;
         *where = snd_arena_printf(a, "grad.%s", p->net.m->taps[i - 1].name);
         *text = snd_arena_printf(a, "all values are finite; the gradient of %s is the first that is not",
                                  p->net.m->taps[i - 1].name);
-        return true;
+        return;
     }
-    return false;
 }
 
 // A weight comes before all values: what they become is its doing.
@@ -84,6 +89,27 @@ static const char *bad_weight(const snd_trainer *t) {
         if (!isfinite(snd_k_absmax(t->o.threads, t->o.dtype, w->n, read))) return w->name;
     }
     return NULL;
+}
+
+// Of the step itself: no graph need run for it. On the way back the last weights come first.
+static void name_weight_gradient(const snd_trainer *t, snd_arena *a, const char **where, const char **text) {
+    static const char before[] = "all values and gradients with names are finite";
+    char size[40];
+    int i = t->n_weights - 1;
+    while (i >= 0 && isfinite(t->weights[i].gsq)) i--;
+    if (i < 0) {
+        *where = "gradient";
+        *text = snd_arena_printf(a, "%s, and so is every weight's; the sum of their squares is not", before);
+        return;
+    }
+    const snd_weight *w = &t->weights[i];
+    *where = snd_arena_printf(a, "grad.%s", w->name);
+    if (isfinite(w->gmax))
+        *text = snd_arena_printf(
+            a, "%s; the gradient of the weight %s reaches %s, and the sum of its squares is beyond f64", before,
+            w->name, snd_pretty(size, w->gmax, 4));
+    else
+        *text = snd_arena_printf(a, "%s; the gradient of the weight %s is not", before, w->name);
 }
 
 // The step that failed may have been counted since, and its scale changed.
@@ -104,7 +130,7 @@ static sonde_status search_part(snd_trainer *t, snd_arena *a, int64_t part, cons
     const int64_t first = part * t->batch.shape.rows;
     const double share = (double)t->batch.asked / (double)t->batch.asked_all;
     if (s == SONDE_OK) s = snd_net_run(t, &p.net, snd_trainer_step_seed(t), first, share);
-    if (s == SONDE_OK) (void)first_bad(&p, a, where, text);
+    if (s == SONDE_OK) first_bad(&p, a, where, text);
     snd_exec_destroy(p.net.x);
     return s;
 }
@@ -118,7 +144,6 @@ sonde_status snd_trainer_find_nonfinite(snd_trainer *t, snd_arena *a, const char
         s = search_part(t, a, part, where, text);
     swap_failed(t);
     SND_TRY(s);
-    if (!*where) *where = "loss";
-    if (!*text) *text = "all values and gradients with names are finite; a weight's gradient is not";
-    return SONDE_OK;
+    if (!*text) name_weight_gradient(t, a, where, text);
+    return *where && *text ? SONDE_OK : SONDE_ENOMEM;
 }

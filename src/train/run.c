@@ -74,7 +74,7 @@ static bool due(int64_t every, int64_t step, int64_t steps) {
 }
 
 static void count(run *r, const snd_step *s) {
-    if (isnan(r->state.first_loss)) r->state.first_loss = s->loss;
+    if (isnan(r->state.first_loss) && isfinite(s->loss)) r->state.first_loss = s->loss;
     r->out->loss = s->loss;
     if (!s->skipped) r->since_loss += s->loss;
     r->since_sec += s->seconds;
@@ -102,8 +102,8 @@ static sonde_status one_step(run *r) {
     count(r, &s);
     const snd_step told = as_told(s);
     SND_TRY(snd_log_step(r->log, &told));
-    SND_TRY(snd_watcher_step(r->watcher, r->t, &s));
-    snd_history_step(r->history, &s);
+    snd_history_step(r->history, &told); // first: the step that the watcher ends the run for is part of it
+    SND_TRY(snd_watcher_step(r->watcher, r->t, &told));
     const snd_train_point now = point_at(r, &s);
     if (r->o->progress) r->o->progress(r->o->ctx, &now);
     if (due(r->s->eval_every, s.step, r->s->steps)) SND_TRY(point(r, &s));

@@ -133,6 +133,7 @@ double snd_weights_norm(snd_trainer *t, const snd_net *n) {
         snd_weight *w = &t->weights[i];
         const void *g = gradient(n, w, t->scale, &factor);
         w->gsq = factor * factor * snd_k_sumsq(t->o.threads, t->o.dtype, w->n, g);
+        w->gmax = isfinite(w->gsq) ? NAN : fabs(factor) * snd_k_absmax(t->o.threads, t->o.dtype, w->n, g);
         sum += w->gsq;
     }
     return sqrt(sum);

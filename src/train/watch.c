@@ -51,38 +51,44 @@ struct snd_watcher {
     int near_unigram; // validations in a row
     layer_watch *layers;
     struct finding {
-        bool found;
+        bool found, moved; // moved: an update had been made by then
+        snd_level level;
         const char *where, *why;
         double value, threshold;
     } found[RULES];
 };
 
-static const char *const REMEDY[RULES] = {
-    [FIRST_LOSS] =
-        "make the head or the embedding smaller (init, logit_scale, embed_scale), or expect some hundred steps of "
-        "nothing but shrinking",
-    [NONFINITE] =
-        "a lower lr, a longer warm-up, clip=1; a wiring that keeps the stream's size (pre, deepnorm) where a stream "
-        "grew over the layers; in f16, bf16 or f32, which hold larger numbers",
-    [SCALE_FIXED] = "a smaller --loss-scale, or --loss-scale dynamic, which finds it and skips such steps",
-    [SCALE_COLLAPSE] =
-        "train in bf16 or f32; or keep what overflowed small: a norm before each branch (wiring=pre), smaller weights, "
-        "qk_norm for attention's scores",
-    [F16_OVERFLOW] =
-        "train in bf16 or f32; or keep that value small: a norm before each branch (wiring=pre), smaller weights, "
-        "qk_norm for attention's scores",
-    [F16_GRADIENT] = "nothing to do when it stays at the first few steps; else a lower lr, clip=1",
-    [F16_UNDERFLOW] = "a larger --loss-scale, or dynamic; train in bf16 or f32",
-    [BATCH_NORM] =
-        "a difference between training and evaluation is expected, the larger the fewer the steps and the smaller the "
-        "batch; train on, at a falling rate, or take larger batches, before evaluation is trusted",
-    [DIVERGED] = "a lower lr, a longer warm-up, clip=1",
-    [PLATEAU] =
-        "another wiring or depth: attention may see tokens that have become alike (sonde measure shows tokcos); a "
-        "longer warm-up or another lr",
-    [DEAD_BRANCH] = "look at its init, at gates that start at zero, at a norm that shrinks it",
-    [UPDATE_SPIKE] = "clip=1, a lower lr, a smaller beta2",
-    [GRADIENT_SPIKE] = "clip=1, a lower lr; look at the batch of that step",
+// What to try. shorter: before that, shorter updates, once there was one; unmoved: in its place, before the first.
+static const struct remedy {
+    bool shorter;
+    const char *text, *unmoved;
+} REMEDY[RULES] = {
+    [FIRST_LOSS] = {.text = "make the head or the embedding smaller (init, logit_scale, embed_scale), or expect some "
+                            "hundred steps of nothing but shrinking"},
+    [NONFINITE] = {true, "a wiring that keeps the stream's size (pre, deepnorm) where a stream grew over the layers",
+                   "look at what the formula does there (a division, a root, a logarithm, exp), at the init and at "
+                   "factors of the stream; no update had been made, so lr, warm-up and clip have no part in it"},
+    [SCALE_FIXED] = {.text = "a smaller --loss-scale, or --loss-scale dynamic, which finds it and skips such steps"},
+    [SCALE_COLLAPSE] = {true,
+                        "train in bf16 or f32; or keep what overflowed small: a norm before each branch "
+                        "(wiring=pre), smaller weights, qk_norm for attention's scores",
+                        NULL},
+    [F16_OVERFLOW] = {true,
+                      "train in bf16 or f32; or keep that value small: a norm before each branch (wiring=pre), "
+                      "smaller weights, qk_norm for attention's scores",
+                      NULL},
+    [F16_GRADIENT] = {.text = "nothing to do when it stays at the first few steps; else a lower lr"},
+    [F16_UNDERFLOW] = {.text = "a larger --loss-scale, or dynamic; train in bf16 or f32"},
+    [BATCH_NORM] = {.text = "a difference between training and evaluation is expected, the larger the fewer the steps "
+                            "and the smaller the batch; train on, at a falling rate, or take larger batches, before "
+                            "evaluation is trusted"},
+    [DIVERGED] = {true, "", NULL},
+    [PLATEAU] = {.text =
+                     "another wiring or depth: attention may see tokens that have become alike (sonde measure shows "
+                     "tokcos); a longer warm-up or another lr"},
+    [DEAD_BRANCH] = {.text = "look at its init, at gates that start at zero, at a norm that shrinks it"},
+    [UPDATE_SPIKE] = {true, "a smaller beta2", NULL},
+    [GRADIENT_SPIKE] = {true, "look at the batch of that step", NULL},
 };
 
 // ---- findings -------------------------------------------------------------------------------------------------------------------
@@ -90,7 +96,13 @@ static const char *const REMEDY[RULES] = {
 static void find(snd_watcher *w, rule r, const char *where, double value, double threshold, const char *why) {
     struct finding *f = &w->found[r];
     if (f->found) return;
-    *f = (struct finding){true, snd_arena_str(w->arena, where), why, value, threshold};
+    *f = (struct finding){.found = true,
+                          .moved = w->t->step > w->t->skipped,
+                          .level = ROWS[r].level,
+                          .where = snd_arena_str(w->arena, where),
+                          .why = why,
+                          .value = value,
+                          .threshold = threshold};
 }
 
 static char *num(char out[40], double v) {
@@ -106,11 +118,14 @@ static double against(usual *u, double v) {
     return times;
 }
 
-static void look_at_first(snd_watcher *w, double loss) {
+// Of the first step that has one: it was found before any update, whether its own was skipped or not.
+static void look_at_first(snd_watcher *w, const snd_step *s) {
     char a[40], b[40];
+    const double loss = s->loss;
+    if (!isfinite(loss)) return;
     w->first = loss;
     if (!(fabs(loss - w->classes) > ROWS[FIRST_LOSS].threshold)) return;
-    find(w, FIRST_LOSS, "step 1", loss, w->classes,
+    find(w, FIRST_LOSS, snd_arena_printf(w->arena, "step %lld", (long long)s->step), loss, w->classes,
          snd_arena_printf(w->arena, "the first loss is %s; classes that look alike give ln(classes) = %s", num(a, loss),
                           num(b, w->classes)));
 }
@@ -248,15 +263,18 @@ static sonde_status say_nonfinite(snd_watcher *w, snd_trainer *t, rule r, const 
     return SONDE_OK;
 }
 
-// A loss that is finite says that the forward pass had nothing: in f16 it is then the scale that was too much.
+// A loss that is finite says that the forward pass had nothing: in f16 it is then the scale that was too much. One that is not
+// is no matter of the scale, and where that stays as it was said there is no step to skip to.
 static sonde_status name_nonfinite(snd_watcher *w, snd_trainer *t, const snd_step *s) {
     char then[80] = "", scale[40];
     const char *why;
-    const bool fixed = s->scale > 0 && !t->dynamic && isfinite(s->loss);
-    const rule r = t->dynamic ? SCALE_COLLAPSE : fixed ? SCALE_FIXED : NONFINITE;
-    if (t->dynamic) snprintf(then, sizeof then, ", and the loss scale has fallen to 1 already");
-    if (fixed) snprintf(then, sizeof then, ", with a loss scale that stays at %s", num(scale, t->scale));
+    const bool fixed = s->scale > 0 && !t->dynamic;
+    const rule r = t->dynamic ? SCALE_COLLAPSE : !fixed ? NONFINITE : isfinite(s->loss) ? SCALE_FIXED : F16_OVERFLOW;
+    if (r == SCALE_COLLAPSE) snprintf(then, sizeof then, ", and the loss scale has fallen to 1 already");
+    if (r == SCALE_FIXED) snprintf(then, sizeof then, ", with a loss scale that stays at %s", num(scale, t->scale));
+    if (r == F16_OVERFLOW) snprintf(then, sizeof then, ", beyond 65504 in f16, whatever the loss scale");
     SND_TRY(say_nonfinite(w, t, r, then, &why));
+    w->found[r].level = SND_LEVEL_ERROR; // it ends the run
     SND_FAIL(SONDE_EDIVERGED, "%s", why);
 }
 
@@ -282,8 +300,8 @@ static void look_at_lost(snd_watcher *w, const snd_step *s) {
 }
 
 sonde_status snd_watcher_step(snd_watcher *w, snd_trainer *t, const snd_step *s) {
+    if (isnan(w->first)) look_at_first(w, s);
     if (s->skipped) return look_at_skipped(w, t, s);
-    if (isnan(w->first)) look_at_first(w, s->loss);
     if (!isfinite(s->loss) || !isfinite(s->grad_norm)) return name_nonfinite(w, t, s);
     w->recent[w->n++ % RECENT] = s->loss;
     look_at_norm(w, s);
@@ -310,18 +328,28 @@ void snd_watcher_valid(snd_watcher *w, int64_t step, double loss) {
              num(a, loss), num(b, w->unigram)));
 }
 
+// By what is set, and by whether anything was moved yet.
+static const char *remedy_of(const snd_watcher *w, rule i, snd_record *r) {
+    const struct remedy *m = &REMEDY[i];
+    const double clip = w->t->s.clip;
+    if (!w->found[i].moved && m->unmoved) return m->unmoved;
+    if (!w->found[i].moved || !m->shorter) return m->text;
+    return snd_record_text(r, "a lower lr, a longer warm-up%s%s%s", clip > 0 && clip <= 1 ? "" : ", clip=1",
+                           *m->text ? "; " : "", m->text);
+}
+
 void snd_watcher_tell(const snd_watcher *w, snd_record *r, const char *label) {
     int told = 0;
     for (int i = 0; i < RULES; i++) {
         const struct finding *f = &w->found[i];
         snd_verdict *v =
-            f->found && f->where && f->why ? snd_record_verdict(r, ROWS[i].name, ROWS[i].level, f->where) : NULL;
+            f->found && f->where && f->why ? snd_record_verdict(r, ROWS[i].name, f->level, f->where) : NULL;
         if (!v) continue;
         v->run = snd_record_text(r, "%s", label);
         v->value = f->value;
         v->threshold = f->threshold;
         v->why = snd_record_text(r, "%s", f->why);
-        v->remedy = REMEDY[i];
+        v->remedy = remedy_of(w, i, r);
         told++;
     }
     if (told) return;
