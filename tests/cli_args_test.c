@@ -265,24 +265,36 @@ static void test_use(void **state) {
     facts[1].value = "dynamic";
     facts[2].value = "tab"; // the beginning of a word is not the word
     CHECK_STATUS(snd_opt_check_use(&l.c, facts, 3), SONDE_EUSAGE);
+    CHECK_OK(parse(&l, *state, "train|pre|--save-every=5"));
+    CHECK_STATUS(snd_opt_check_use(&l.c, &(snd_fact){"-o", "none"}, 1), SONDE_EUSAGE);
+    assert_string_equal(sonde_error_message(), "--save-every has no effect without -o");
+    CHECK_OK(snd_opt_check_use(&l.c, &(snd_fact){"-o", "given"}, 1));
     CHECK_OK(parse(&l, *state, "train|pre"));
     CHECK_OK(snd_opt_set_pair(&l.c, "beta2=0.9"));
     CHECK_OK(snd_opt_check_use(&l.c, &(snd_fact){"optimizer", "sgd"}, 1));
 }
 
+// A folder is the same with slashes behind it; a text keeps them.
+static void test_folders(void **state) {
+    line l;
+    CHECK_OK(parse(&l, *state, "train|pre|-o|run//"));
+    assert_string_equal(snd_opt_str(&l.c, "out", NULL), "run");
+    CHECK_OK(parse(&l, *state, "train|--resume=a/b/"));
+    assert_string_equal(snd_opt_str(&l.c, "resume", NULL), "a/b");
+    CHECK_OK(parse(&l, *state, "train|pre|-o|//"));
+    assert_string_equal(snd_opt_str(&l.c, "out", NULL), "/");
+    CHECK_OK(parse(&l, *state, "generate|run|--prompt|either/or/"));
+    assert_string_equal(snd_opt_str(&l.c, "prompt", NULL), "either/or/");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_operands),
-        cmocka_unit_test(test_values),
-        cmocka_unit_test(test_lists),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_command),
-        cmocka_unit_test(test_file_settings),
-        cmocka_unit_test(test_sparkline),
-        cmocka_unit_test(test_wrap),
-        cmocka_unit_test(test_spec),
-        cmocka_unit_test(test_use),
-        cmocka_unit_test(test_use_is_well_formed),
+        cmocka_unit_test(test_folders),       cmocka_unit_test(test_operands),
+        cmocka_unit_test(test_values),        cmocka_unit_test(test_lists),
+        cmocka_unit_test(test_refused),       cmocka_unit_test(test_command),
+        cmocka_unit_test(test_file_settings), cmocka_unit_test(test_sparkline),
+        cmocka_unit_test(test_wrap),          cmocka_unit_test(test_spec),
+        cmocka_unit_test(test_use),           cmocka_unit_test(test_use_is_well_formed),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -673,6 +673,14 @@ static void hostile_files(void **state) {
     refused(write_text("x.txt", "text"), SND_TASK_LM, "kind", "pairs", SONDE_EUNSUPPORTED,
             "data of kind pairs do not serve the objective lm, which needs text or tokens");
     refused(write_text("x.bin", "text"), SND_TASK_MLM, NULL, NULL, SONDE_EUNSUPPORTED, "have no mask token");
+    refused("fashion-mnist", SND_TASK_LM, NULL, NULL, SONDE_EUNSUPPORTED,
+            "data of kind images do not serve the objective lm, which needs text or tokens; family=transformer takes "
+            "tokens, images need family=convnet or mlp");
+    refused("fashion-mnist", SND_TASK_SEQ2SEQ, NULL, NULL, SONDE_EUNSUPPORTED, "images need family=convnet or mlp");
+    refused(write_text("x.csv", "1,0"), SND_TASK_LM, "kind", "table", SONDE_EUNSUPPORTED, "a table needs family=mlp");
+    refused(write_text("x.txt", "text"), SND_TASK_CLASS, "kind", "text", SONDE_EUNSUPPORTED,
+            "do not serve the objective class, which needs images or a table; text, tokens and pairs need "
+            "family=transformer");
     refused(write_text("x.txt", "text"), SND_TASK_LM, "tokenizer", "no/such.json", SONDE_EIO, "no/such.json");
     refused(write_text("x.txt", "text"), SND_TASK_LM, "valid_path", "no/such.txt", SONDE_EIO, "no/such.txt");
     uint8_t head[1026] = {0};

@@ -155,7 +155,16 @@ try 2 generate lm; err "--prompt"
 try 2 generate lm --prompt "the" --context 33; err "learned positions end at context, 32"; [ -s out ] && bad "a prompt before the refusal"
 try 2 train --resume lm --lr 1; err "would change nothing"; grep -q "lr: 1$" lm/spec.yaml && bad "a rate no step was made with"
 try 2 train --resume lm --steps 30; err "stands at step 66 and steps is 30"
-try 3 train --resume lm --steps 70 --optimizer lion; err "optimizer is adamw"; grep -q lion lm/spec.yaml && bad "refused, yet in the spec"
+for word in "optimizer lion" "seed 5" "dtype f64"; do
+    try 2 train --resume lm --steps 70 --$word; err "--$word: the run was begun with"; err "leave --${word% *} out"
+done
+grep -q lion lm/spec.yaml && bad "refused, yet in the spec"
+try 0 train --resume lm/ -o ./lm --seed 00 --dtype f32 -q
+try 2 train --resume lm -o other -q; err "leave -o out"
+try 2 train pre layers=1 width=32 --data text --steps 1 -o lm/ -q; err "-o lm holds an earlier run's checkpoints; --resume lm goes on"
+try 0 eval lm/; out "lm/checkpoints/66/"; grep -q "//" out && bad "two slashes"
+mkdir -p empty
+try 3 eval empty/; err "empty holds no checkpoint of a run (no folder empty/checkpoints)"
 try 0 train --resume lm -q
 
 # ---- what would change nothing is refused where it was said, and where a file says it, is for other runs
@@ -186,6 +195,22 @@ done
 try 0 train pre layers=1 width=32 --steps 1 --batch 2 -q --data text --eval-every 0 --eval-batches 3 # of the validation at the end
 idle "--valid-share has no effect with valid-data given" --data text --valid-data text --valid-share 0.1
 idle "--test-share has no effect with test-data given" --data text --test-data text --test-share 0.1
+idle "--save-every has no effect without -o" --data text --save-every 1
+idle "--data-folder has no effect with data-path $tmp/text, only with relative" --data "$tmp/text" --data-folder .
+try 0 train pre layers=1 width=32 --steps 1 --batch 2 -q --data "$tmp/text" --data-folder . --valid-data text # of which one is
+try 0 train pre layers=1 width=32 --steps 1 --batch 2 -q --data "$tmp/text" -o absolute
+try 2 eval absolute --data-folder .; err "--data-folder has no effect with data-path $tmp/text, only with relative"
+python3 - <<'END'
+import os, struct
+os.makedirs("images", exist_ok=True)
+for kind, n in ("train", 90), ("t10k", 30):
+    open(f"images/{kind}-images-idx3-ubyte", "wb").write(struct.pack(">4I", 0x803, n, 4, 4) + bytes(i * 7 % 251 for i in range(16 * n)))
+    open(f"images/{kind}-labels-idx1-ubyte", "wb").write(struct.pack(">2I", 0x801, n) + bytes(i % 3 for i in range(n)))
+END
+idle "--test-share has no effect with test-data t10k-*, only with none" --data images --test-share 0.2
+rm images/t10k-*
+try 0 train pre layers=1 width=32 --steps 1 --batch 2 --data images --test-share 0.2; err "from the data: inputs=16, outputs=3"; err "18 for the test"
+try 3 train pre family=transformer layers=1 width=32 --steps 1 --data images -q; err "family=transformer takes tokens, images need family=convnet or mlp"
 idle "--tokens has no effect with objective class" --data idle.csv --tokens 8
 idle "--tokenizer has no effect with data-kind table" --data idle.csv --tokenizer bytes
 idle "--classes: 'red' is name 1 and 3; every class needs one of its own" --data idle.csv --classes red,green,red

@@ -197,6 +197,8 @@ sonde_status snd_list_folder(const char *path, void (*each)(void *ctx, const cha
 /// nothing.
 sonde_status snd_check_folder(const char *path, bool make) SONDE_MUST_CHECK;
 bool snd_is_folder(const char *path);
+/// A folder's path without slashes at its end, so that names behind it read well and two of it compare; the arena's.
+const char *snd_folder_name(snd_arena *a, const char *path);
 bool snd_same_file(const char *a, const char *b);  ///< both exist and are one file
 
 /// Set by SIGINT's handler in the cli; long loops look at it between steps.

@@ -248,7 +248,7 @@ sonde_status snd_opt_set(snd_cli *c, const snd_opt_row *o, const char *text, boo
         v.i = !text || strcmp(text, "true") == 0;
         break;
     case SND_OPT_STR:
-        v.s = snd_arena_str(c->arena, text);
+        v.s = strstr(o->arg, "DIR") ? snd_folder_name(c->arena, text) : snd_arena_str(c->arena, text);
         SND_FAIL_IF(!*text, SONDE_EUSAGE, "--%s: the value is empty", o->name);
         break;
     case SND_OPT_WORD: SND_TRY(set_word(c, o, text, &v)); break;
@@ -291,6 +291,8 @@ static sonde_status check_condition(const snd_opt_row *o, const char *use, size_
         snprintf(words, sizeof words, "%.*s", (int)(n - key - 1), use + key + 1);
         for (const char *w = words; w; w = strchr(w, '|') ? strchr(w, '|') + 1 : NULL)
             if (strncmp(w, f[i].value, m) == 0 && (w[m] == '|' || !w[m])) return SONDE_OK;
+        SND_FAIL_IF(!strcmp(f[i].value, "none") && !strcmp(words, "given"), SONDE_EUSAGE,
+                    "--%s has no effect without %s", o->name, f[i].key);
         for (char *bar = words; (bar = strchr(bar, '|')) != NULL;) *bar = '/';
         SND_FAIL(SONDE_EUSAGE, "--%s has no effect with %s %s, only with %s", o->name, f[i].key, f[i].value, words);
     }

@@ -114,6 +114,8 @@ sonde_status snd_cli_open_set(snd_cli *c, const snd_loaded *l, snd_split *split,
     }
     *set = NULL;
     if (!d.path) return SONDE_OK;
+    SND_FAIL_IF(snd_opt_said(c, "data-folder") && !snd_data_any_relative(&d), SONDE_EUSAGE,
+                "--data-folder has no effect with data-path %s, only with relative", d.path);
     if (l->tokenizer_path)
         SND_TRY(snd_cli_full_path(c, l->tokenizer_path, &d.tokenizer));
     else if (l->tokenizer)

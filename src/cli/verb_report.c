@@ -11,7 +11,7 @@ static const char *target(snd_cli *c) {
     const size_t n = out ? strlen(out) : 0;
     if (n > 5 && strcmp(out + n - 5, ".html") == 0) return out;
     if (out) return snd_arena_printf(c->arena, "%s/report.html", out);
-    if (snd_is_folder(first)) return snd_arena_printf(c->arena, "%s/report.html", first);
+    if (snd_is_folder(first)) return snd_arena_printf(c->arena, "%s/report.html", snd_folder_name(c->arena, first));
     const char *slash = strrchr(first, '/');
     return snd_arena_printf(c->arena, "%.*sreport.html", slash ? (int)(slash + 1 - first) : 0, first);
 }

@@ -44,10 +44,12 @@ static sonde_status data_setting(snd_data_settings *d, const char *where, const 
 static sonde_status said_setting(snd_cli *c, snd_data_settings *d, const snd_data_key *k, const char *text, pairs *p) {
     const char *here;
     SND_TRY(snd_cli_full_path(c, "", &here));
-    if (!strcmp(k->name, "folder")) SND_TRY(snd_cli_check_folder(c, text));
+    const bool folder = !strcmp(k->name, "folder");
+    if (folder) text = snd_folder_name(c->arena, text);
+    if (!text) return SONDE_ENOMEM;
+    if (folder) SND_TRY(snd_cli_check_folder(c, text));
     const bool elsewhere = d->folder && strcmp(d->folder, here) != 0 && !snd_opt_given(c, "data-folder");
-    if (!strcmp(k->name, "folder") || (elsewhere && snd_data_is_relative(k->name, text)))
-        SND_TRY(snd_cli_full_path(c, text, &text));
+    if (folder || (elsewhere && snd_data_is_relative(k->name, text))) SND_TRY(snd_cli_full_path(c, text, &text));
     return data_setting(d, "--", k->name, text, p);
 }
 
@@ -161,7 +163,11 @@ static sonde_status refuse_idle(const snd_cli *c, const snd_set *set, const snd_
                                             : made ? snd_tokenizer_kind_name(snd_tokenizer_kind_of(t))
                                                    : "file"},
                               {"valid-data", d->valid_path ? "given" : "none"},
-                              {"test-data", d->test_path ? "given" : "none"},
+                              {"test-data", d->test_path               ? "given"
+                                            : snd_set_brings_test(set) ? "t10k-*"
+                                                                       : "none"},
+                              {"data-path", snd_data_any_relative(d) ? "relative" : d->path},
+                              {"-o", c->out_dir ? "given" : "none"},
                               {"dtype", snd_opt_str(c, "dtype", "f32")},
                               {"optimizer", s->optimizer},
                               {"schedule", s->schedule},
@@ -306,7 +312,7 @@ static sonde_status find_resumed(snd_cli *c, earlier *e) {
     if (!dir) return SONDE_OK;
     SND_FAIL_IF(c->spec_word || c->n_overrides, SONDE_EUSAGE, "--resume brings its own spec; '%s' would be ignored",
                 c->spec_word ? c->spec_word : c->overrides[0]);
-    SND_FAIL_IF(c->out_dir && strcmp(c->out_dir, dir) != 0, SONDE_EUSAGE,
+    SND_FAIL_IF(c->out_dir && !snd_same_file(c->out_dir, dir), SONDE_EUSAGE,
                 "--resume %s goes on in that folder; leave -o out", dir);
     const char *path;
     c->file_at_fault = true;
@@ -317,6 +323,27 @@ static sonde_status find_resumed(snd_cli *c, earlier *e) {
     c->out_dir = dir;
     c->spec_word = snd_arena_printf(c->arena, "%s/spec.yaml", path);
     return c->spec_word ? SONDE_OK : SONDE_ENOMEM;
+}
+
+// What a run's checkpoints are made of: with another one they would not fit.
+static sonde_status refuse_changes(const snd_cli *c, const snd_spec *spec) {
+    static const char *const keys[] = {"seed", "dtype", "optimizer"};
+    const char *const *part;
+    const int n = snd_opt_given(c, "resume") ? snd_spec_section(spec, "train", &part) : 0;
+    for (int k = 0; k < 3; k++) {
+        const size_t length = strlen(keys[k]);
+        const char *said = snd_opt_said(c, keys[k]) ? snd_opt_text(c, keys[k]) : NULL;
+        for (int i = 0; i < n && said; i++) {
+            int64_t a, b;
+            if (strncmp(part[i], keys[k], length) != 0 || part[i][length] != '=') continue;
+            const char *was = part[i] + length + 1;
+            const bool same = !strcmp(said, was) ||
+                              (snd_parse_int(said, &a, NULL) && snd_parse_int(was, &b, NULL) && a == b); // 07 is 7
+            SND_FAIL_IF(!same, SONDE_EUSAGE, "--%s %s: the run was begun with %s and goes on with it; leave --%s out",
+                        keys[k], said, was, keys[k]);
+        }
+    }
+    return SONDE_OK;
 }
 
 // Before the folder's spec says what no step was made with.
@@ -340,6 +367,7 @@ sonde_status snd_verb_train(snd_cli *c) {
     SND_TRY(find_resumed(c, &before));
     SND_TRY(refuse_old_run(c));
     SND_TRY(snd_cli_load_spec(c, &spec));
+    SND_TRY(refuse_changes(c, spec));
     SND_TRY(snd_cli_check_out(c, spec));
     SND_TRY(read_data_settings(c, spec, &d, &data));
     SND_TRY(snd_cli_train_settings(c, &s));

@@ -102,6 +102,7 @@ struct snd_set {
 sonde_status snd_set_read_text(snd_set *d) SONDE_MUST_CHECK;    // text and token files
 sonde_status snd_set_read_pairs(snd_set *d) SONDE_MUST_CHECK;
 sonde_status snd_set_read_rows(snd_set *d) SONDE_MUST_CHECK;    // images and tables
+bool snd_set_is_images(const char *path);   // fashion-mnist, or a folder with train-images-idx3-ubyte in it, packed or not
 /// Lines of tab-separated fields into d->pairs (texts alone). `columns` as in the settings.
 sonde_status snd_pairs_parse(snd_set *d, const char *name, const uint8_t *bytes, size_t n, const char *columns,
                              snd_split split) SONDE_MUST_CHECK;

@@ -48,10 +48,11 @@ bool snd_data_has_classes(const snd_data_settings *s) {
     return s->path && (ends_with(s->path, ".csv") || ends_with(s->path, ".csv.gz"));
 }
 
+// Images are known by what they are, whatever they are asked for.
 static snd_data_kind guess(const char *path, snd_task task) {
-    const bool folder = snd_is_folder(path) || strcmp(path, "fashion-mnist") == 0;
+    if (snd_set_is_images(path)) return SND_DATA_IMAGES;
     if (task == SND_TASK_SEQ2SEQ) return SND_DATA_PAIRS;
-    if (task == SND_TASK_CLASS) return folder ? SND_DATA_IMAGES : SND_DATA_TABLE;
+    if (task == SND_TASK_CLASS) return snd_is_folder(path) ? SND_DATA_IMAGES : SND_DATA_TABLE;
     return ends_with(path, ".bin") ? SND_DATA_TOKENS : SND_DATA_TEXT;
 }
 
@@ -61,12 +62,17 @@ static sonde_status check_kind(const snd_set *d) {
                       : d->task == SND_TASK_MLM     ? text
                       : d->task == SND_TASK_SEQ2SEQ ? d->kind == SND_DATA_PAIRS
                                                     : d->kind == SND_DATA_IMAGES || d->kind == SND_DATA_TABLE;
-    SND_FAIL_IF(!fits, SONDE_EUNSUPPORTED, "%s: data of kind %s do not serve the objective %s, which needs %s", d->name,
-                snd_data_kind_name(d->kind), TASKS[d->task],
+    const bool classes = d->kind == SND_DATA_IMAGES || d->kind == SND_DATA_TABLE;
+    SND_FAIL_IF(!fits, SONDE_EUNSUPPORTED, "%s: data of kind %s do not serve the objective %s, which needs %s%s",
+                d->name, snd_data_kind_name(d->kind), TASKS[d->task],
                 d->task == SND_TASK_LM        ? "text or tokens"
                 : d->task == SND_TASK_MLM     ? "text (token numbers have no mask token)"
                 : d->task == SND_TASK_SEQ2SEQ ? "pairs"
-                                              : "images or a table");
+                                              : "images or a table",
+                classes == (d->task == SND_TASK_CLASS) ? ""
+                : !classes                             ? "; text, tokens and pairs need family=transformer"
+                : d->kind == SND_DATA_TABLE            ? "; family=transformer takes tokens, a table needs family=mlp"
+                                            : "; family=transformer takes tokens, images need family=convnet or mlp");
     return SONDE_OK;
 }
 

@@ -49,6 +49,9 @@ sonde_status snd_data_setting(snd_data_settings *s, const char *where, const cha
 /// Is this setting a path that begins in `folder`? Not the words that stand for built-in data and tokenizers.
 bool snd_data_is_relative(const char *key, const char *text);
 
+/// Is one of the settings' paths relative, so that `folder` has an effect?
+bool snd_data_any_relative(const snd_data_settings *s);
+
 /// Rows with a class, as their kind says (table, images) or the name of a table (.csv, .csv.gz); false: by the objective.
 bool snd_data_has_classes(const snd_data_settings *s);
 
@@ -103,6 +106,7 @@ void snd_set_pair(const snd_set *d, snd_split s, int64_t i, snd_text *source, sn
 // ---- images and tables --------------------------------------------------------------------------------------------------------
 
 int64_t snd_set_row_count(const snd_set *d, snd_split s);
+bool snd_set_brings_test(const snd_set *d);  // a folder of images with t10k-* in it, which are the test whatever its share
 int64_t snd_set_classes(const snd_set *d);
 /// What a class is called; NULL: it has a number alone.
 const char *snd_set_class_name(const snd_set *d, int64_t c);

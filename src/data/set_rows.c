@@ -39,6 +39,16 @@ static sonde_status find_file(const char *folder, const char *name, bool needed,
     return SONDE_OK;
 }
 
+bool snd_set_is_images(const char *path) {
+    char found[4200];
+    if (strcmp(path, "fashion-mnist") == 0) return true;
+    return snd_is_folder(path) && find_file(path, "train-images-idx3-ubyte", false, found) == SONDE_OK && found[0];
+}
+
+bool snd_set_brings_test(const snd_set *d) {
+    return d->kind == SND_DATA_IMAGES && d->rows[SND_SPLIT_TEST] > 0;
+}
+
 static sonde_status take_shape(snd_set *d, const char *path, const snd_array *a, int f) {
     const snd_shape s = a->t.shape;
     char text[160];

@@ -42,6 +42,13 @@ bool snd_data_is_relative(const char *key, const char *text) {
     return is_path && *text && *text != '/';
 }
 
+bool snd_data_any_relative(const snd_data_settings *s) {
+    return (s->path && snd_data_is_relative("path", s->path)) ||
+           (s->valid_path && snd_data_is_relative("valid_path", s->valid_path)) ||
+           (s->test_path && snd_data_is_relative("test_path", s->test_path)) ||
+           (s->tokenizer && snd_data_is_relative("tokenizer", s->tokenizer));
+}
+
 static sonde_status set_kind(snd_data_settings *s, const char *where, const char *text) {
     char shown[72];
     const char *near = snd_nearest(text, KINDS, SND_DATA_KINDS);

@@ -87,7 +87,8 @@ sonde_status snd_trained_find(snd_arena *a, const char *word, const char *which,
     *out = (snd_trained){0};
     if (word && snd_trained_is_file(word)) return find_beside(a, word, which, out);
     if (!word || !snd_is_folder(word)) return SONDE_OK;
-    const char *own = join(a, word, "model.safetensors");
+    word = snd_folder_name(a, word);
+    const char *own = word ? join(a, word, "model.safetensors") : NULL;
     if (!own) return SONDE_ENOMEM;
     out->folder = word;
     SND_FAIL_IF(exists(own) && which, SONDE_EUSAGE, "--checkpoint %s: %s is a checkpoint already", which, word);

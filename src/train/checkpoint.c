@@ -249,11 +249,11 @@ sonde_status snd_checkpoint_newest(snd_arena *a, const char *dir, const char **p
     const char *all = join(a, dir, "checkpoints");
     found f;
     if (!all) return SONDE_ENOMEM;
-    SND_FAIL_IF(!snd_is_folder(all), SONDE_EIO, "%s: there is no checkpoint to resume from (no folder %s)", dir, all);
+    SND_FAIL_IF(!snd_is_folder(all), SONDE_EIO, "%s holds no checkpoint of a run (no folder %s)", dir, all);
     SND_TRY(list_steps(all, &f));
     const int64_t step = newest_below(&f, INT64_MAX);
     snd_free(f.steps);
-    SND_FAIL_IF(step < 0, SONDE_EIO, "%s: there is no checkpoint to resume from", all);
+    SND_FAIL_IF(step < 0, SONDE_EIO, "%s holds no checkpoint of a run", all);
     *path = snd_arena_printf(a, "%s/%lld", all, (long long)step);
     return *path ? SONDE_OK : SONDE_ENOMEM;
 }
