@@ -298,6 +298,24 @@ try 0 eval mt; out "given those before it in the reference"
 printf 'ab cß\n' >strange
 try 0 translate mt --source strange; err "'ß' (U+00DF)"
 
+# ---- what an objective or a vocabulary lacks follows from the data; what does not fit is said in one go
+small="layers=1 width=32 heads=2 --steps 1 --batch 2 --tokens 16"
+try 0 train pre arch=encoder objective=mlm $small --data text; err "vocab=26, position=learned, context=16"
+try 0 train pre objective=mlm $small --data text; err "vocab=26, position=learned, context=16"
+try 0 train pre arch=encoder-decoder objective=seq2seq $small --data pairs.tsv --tokenizer chars -q
+try 0 train pre vocab=40 $small --data text; err "from the data: position=learned, context=16"
+try 0 train pre vocab=40 position=learned $small --data text; err "from the data: context=16"
+try 0 train pre vocab=40 position=rope $small --data text; grep -q "from the data" err && bad "what was said is completed"
+python3 -c 'import struct; open("to299.bin", "wb").write(struct.pack("<2000H", *[i * 7 % 300 for i in range(2000)]))'
+try 0 train pre $small --data to299.bin; err "from the data: vocab=300, position=learned, context=16"
+try 0 train pre family=mlp objective=class --steps 1 --data idle.csv; err "from the data: inputs=2, outputs=2"
+try 2 train pre vocab=10 position=learned context=8 $small --data text -q
+err "text: the vocabulary has 25 tokens, the model's 10; a sequence has 16 tokens, learned positions end at context, 8; give vocab=25 context=16"
+try 2 train pre family=mlp inputs=3 outputs=1 --steps 1 --data idle.csv -q
+err "idle.csv: rows have 2 features, the model reads 3; there are 2 classes, the model has 1; give inputs=2 outputs=2"
+try 2 describe pre vocab=40; err "position: must be said where there is a vocab (40)"; err "learned positions need context=NUMBER too"
+try 2 measure pre layers=1 width=32 objective=mlm; err "objective: mlm needs a vocab"
+
 # ---- an encoder, classes
 try 0 train pre layers=1 width=32 heads=2 arch=encoder --data text --mask-share 0.2 --steps 10 --batch 4 --tokens 32 -o mlm -q
 try 2 eval mlm --stride 8; err "--stride has no effect with objective mlm, only with lm"

@@ -52,9 +52,9 @@ SONDE_API int64_t sonde_data_classes(const sonde_data *d);    ///< 0: no classes
 /// "text: 1.10 M tokens to train on, ...". Borrowed; NULL when memory ran out.
 SONDE_API const char *sonde_data_describe(sonde_data *d);
 
-/// sonde_spec_load, where what the spec leaves open follows from the data: vocabulary and positions (`tokens` of them, 0: 128),
-/// or inputs and classes.
-/// errors  as sonde_spec_load; SONDE_EUSAGE: the data does not say how many tokens there are
+/// sonde_spec_load, where what the spec leaves open follows from the data: vocabulary (of token numbers one more than the
+/// largest) and positions (`tokens` of them, 0: 128), or inputs and classes.
+/// errors  as sonde_spec_load; SONDE_EUSAGE: batches, which do not say how many tokens there are
 SONDE_API sonde_status sonde_spec_for_data(const char *spec, const char *const *overrides, int n, const sonde_data *d, int64_t tokens, sonde_spec **out) SONDE_MUST_CHECK;
 
 // ---- a trainer --------------------------------------------------------------------------------------------------------

@@ -6,16 +6,22 @@
 
 // ---- specs ------------------------------------------------------------------------------------------------------------------
 
-sonde_status sonde_spec_load(const char *spec, const char *const *overrides, int n, sonde_spec **out) {
+sonde_status snd_api_spec(const char *spec, bool open, const char *const *overrides, int n, sonde_spec **out) {
     sonde_spec *s = snd_calloc(1, sizeof *s);
     if (!s) return SONDE_ENOMEM;
     s->arena = snd_arena_create();
-    const sonde_status status = s->arena ? snd_spec_load(s->arena, spec, overrides, n, &s->spec) : SONDE_ENOMEM;
+    sonde_status status = SONDE_ENOMEM;
+    if (s->arena && open) status = snd_spec_load_open(s->arena, spec, NULL, overrides, n, &s->spec);
+    if (s->arena && !open) status = snd_spec_load(s->arena, spec, overrides, n, &s->spec);
     if (status == SONDE_OK)
         *out = s;
     else
         sonde_spec_destroy(s);
     return status;
+}
+
+sonde_status sonde_spec_load(const char *spec, const char *const *overrides, int n, sonde_spec **out) {
+    return snd_api_spec(spec, false, overrides, n, out);
 }
 
 void sonde_spec_destroy(sonde_spec *s) {

@@ -16,6 +16,8 @@ struct sonde_record {
     snd_record *rec;
 };
 
+/// open: for snd_lab_complete.
+sonde_status snd_api_spec(const char *spec, bool open, const char *const *overrides, int n, sonde_spec **out) SONDE_MUST_CHECK;
 /// kind INVALID: a handle whose record is still to come.
 sonde_status snd_api_record(snd_record_kind kind, sonde_record **out) SONDE_MUST_CHECK;
 

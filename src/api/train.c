@@ -193,7 +193,7 @@ static sonde_status complete(snd_arena *a, const char *spec, const char *const *
     const char *more[SND_LAB_COMPLETE], **all;
     int n_more;
     SND_NEW(a, all, n + SND_LAB_COMPLETE);
-    SND_TRY(sonde_spec_load(spec, overrides, n, &open));
+    SND_TRY(snd_api_spec(spec, true, overrides, n, &open));
     const sonde_status s = snd_lab_complete(a, open->spec, d->set, d->task, tokens > 0 ? tokens : 128, more, &n_more);
     sonde_spec_destroy(open);
     SND_TRY(s);

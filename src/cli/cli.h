@@ -107,6 +107,8 @@ sonde_status snd_opt_check_use(const snd_cli *c, const snd_fact *facts, int n) S
 /// SPEC with its overrides; then the file's section named like the verb (or measure: for predict; train: for describe
 /// --plan) sets the options the command line left open.
 sonde_status snd_cli_load_spec(snd_cli *c, snd_spec **out) SONDE_MUST_CHECK;
+/// The same, where data may tell what is missing (snd_spec_load_open).
+sonde_status snd_cli_load_open(snd_cli *c, snd_spec **out) SONDE_MUST_CHECK;
 /// The same settings under another wiring (`--wirings`): SPEC's overrides with wiring=KEY appended.
 sonde_status snd_cli_load_wiring(snd_cli *c, const char *wiring, snd_spec **out) SONDE_MUST_CHECK;
 /// With overrides of the caller's own behind them ("layers=64"): depth sweeps.

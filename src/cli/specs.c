@@ -11,9 +11,10 @@ static const char *section_of(const snd_cli *c) {
     return strcmp(verb, "describe") == 0 && snd_opt_flag(c, "plan") ? "train" : "measure";
 }
 
-static sonde_status load(snd_cli *c, const char *const *overrides, int n, snd_spec **out) {
+static sonde_status load(snd_cli *c, bool open, const char *const *overrides, int n, snd_spec **out) {
     *out = NULL;
-    sonde_status s = snd_spec_load_again(c->arena, c->spec_word, &c->spec_text, overrides, n, out);
+    sonde_status s =
+        (open ? snd_spec_load_open : snd_spec_load_again)(c->arena, c->spec_word, &c->spec_text, overrides, n, out);
     const bool known = snd_preset_find(c->spec_word) || snd_wiring_find(c->spec_word);
     if (s != SONDE_OK && !known && snd_is_folder(c->spec_word)) {
         *out = NULL;
@@ -52,12 +53,17 @@ sonde_status snd_cli_load_with(snd_cli *c, const char *const *more, int n_more, 
     SND_NEW(c->arena, all, c->n_overrides + n_more + 1);
     for (int i = 0; i < c->n_overrides; i++) all[i] = c->overrides[i];
     for (int i = 0; i < n_more; i++) all[c->n_overrides + i] = more[i];
-    SND_TRY(load(c, all, c->n_overrides + n_more, out));
+    SND_TRY(load(c, false, all, c->n_overrides + n_more, out));
     return apply_section(c, *out);
 }
 
 sonde_status snd_cli_load_spec(snd_cli *c, snd_spec **out) {
     return snd_cli_load_with(c, NULL, 0, out);
+}
+
+sonde_status snd_cli_load_open(snd_cli *c, snd_spec **out) {
+    SND_TRY(load(c, true, c->overrides, c->n_overrides, out));
+    return apply_section(c, *out);
 }
 
 sonde_status snd_cli_load_wiring(snd_cli *c, const char *wiring, snd_spec **out) {

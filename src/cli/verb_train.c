@@ -366,7 +366,7 @@ sonde_status snd_verb_train(snd_cli *c) {
                 "--print trains nothing and prints CSV; leave %s out", c->json ? "--json" : "-o");
     SND_TRY(find_resumed(c, &before));
     SND_TRY(refuse_old_run(c));
-    SND_TRY(snd_cli_load_spec(c, &spec));
+    SND_TRY(snd_cli_load_open(c, &spec));
     SND_TRY(refuse_changes(c, spec));
     SND_TRY(snd_cli_check_out(c, spec));
     SND_TRY(read_data_settings(c, spec, &d, &data));

@@ -283,6 +283,20 @@ void snd_set_tokens(const snd_set *d, snd_split s, int64_t first, int64_t n, int
     }
 }
 
+int64_t snd_set_token_range(const snd_set *d) {
+    int64_t range = 0;
+    for (int s = 0; s < SND_SPLIT_COUNT; s++) {
+        const snd_stream *st = &d->stream[s];
+        const uint8_t *narrow = st->v;
+        const uint16_t *wide = st->v;
+        for (int64_t i = 0; i < st->n; i++) {
+            const int64_t token = st->width == 1 ? narrow[i] : wide[i];
+            if (token >= range) range = token + 1;
+        }
+    }
+    return range;
+}
+
 sonde_status snd_set_unknown(const snd_set *d, snd_split s, snd_unknown *u) {
     snd_text text[SND_SPLIT_COUNT], side[2];
     if (!d->tok || d->tok->kind != SND_TOK_CHARS) return SONDE_OK;

@@ -87,6 +87,7 @@ uint64_t snd_set_fingerprint(const snd_set *d);
 
 const snd_tokenizer *snd_set_tokenizer(const snd_set *d);    // NULL: token files, images, tables
 int64_t snd_set_vocab(const snd_set *d);                     // tokens the model needs; 0: unknown (token files), or no text
+int64_t snd_set_token_range(const snd_set *d);               // one more than the largest token, for which all are read; 0: none
 double snd_set_encode_seconds(const snd_set *d);             // what opening spent on encoding
 int64_t snd_set_token_count(const snd_set *d, snd_split s);  // text and tokens: length of the split; else 0
 int64_t snd_set_byte_count(const snd_set *d, snd_split s);   // bytes of text it stands for; 0: unknown (token files)

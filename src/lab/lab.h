@@ -88,8 +88,9 @@ sonde_status snd_lab_judge(snd_record *r, const snd_spec *spec, int first_run, c
 
 // ---- train: what follows from the data, and what a record holds of a run ------------------------------------------------------
 
-/// What a spec leaves open and the data says, as overrides for loading it again ("vocab=65", "position=learned"), in the arena:
-/// the vocabulary and with it family, positions and their number (`tokens`), or inputs and outputs.
+/// What a spec (snd_spec_load_open) leaves open and the data says, as overrides for loading it again ("vocab=65",
+/// "position=learned"), in the arena: the vocabulary and with it family, positions and their number (`tokens`), or inputs and
+/// outputs.
 /// errors  SONDE_EUSAGE: the data does not say how many tokens there are
 enum { SND_LAB_COMPLETE = 8 };
 sonde_status snd_lab_complete(snd_arena *a, const snd_spec *s, const snd_set *set, snd_task task, int64_t tokens,

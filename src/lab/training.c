@@ -26,17 +26,23 @@ static void put_number(overrides *o, const char *key, int64_t v) {
     put_override(o, key, text);
 }
 
-static sonde_status complete_text(const snd_spec *s, const snd_set *set, int64_t tokens, overrides *o) {
-    const int64_t vocab = snd_set_vocab(set);
+static sonde_status complete_vocab(const snd_spec *s, const snd_set *set, overrides *o) {
+    const int64_t said = snd_set_vocab(set), vocab = said ? said : snd_set_token_range(set);
     SND_FAIL_IF(vocab == 0, SONDE_EUSAGE, "the data does not say how many tokens there are; give vocab=NUMBER");
     SND_FAIL_IF(s->family_given && s->family != SND_FAM_TRANSFORMER, SONDE_EUSAGE,
                 "family is %s, which has no tokens; a text needs family=transformer", snd_family_name(s->family));
     if (s->family != SND_FAM_TRANSFORMER) put_override(o, "family", "transformer");
     put_number(o, "vocab", vocab);
+    return SONDE_OK;
+}
+
+static sonde_status complete_text(const snd_spec *s, const snd_set *set, int64_t tokens, overrides *o) {
+    const bool open = s->vocab == 0, learned = !s->position_given || s->position == SND_POS_LEARNED;
+    if (open) SND_TRY(complete_vocab(s, set, o));
     if (!s->position_given) put_override(o, "position", "learned");
-    if (s->context == 0) put_number(o, "context", tokens);
+    if (s->context == 0 && (open || learned)) put_number(o, "context", tokens);
     // a tied head of unit variance begins tens of nats above ln(vocab)
-    if (!s->init_text && (s->tie || s->family != SND_FAM_TRANSFORMER))
+    if (open && !s->init_text && (s->tie || s->family != SND_FAM_TRANSFORMER))
         put_override(o, "init", "embed,pos = normal(0.02)");
     return SONDE_OK;
 }
@@ -52,7 +58,7 @@ static void complete_rows(const snd_spec *s, const snd_set *set, overrides *o) {
 sonde_status snd_lab_complete(snd_arena *a, const snd_spec *s, const snd_set *set, snd_task task, int64_t tokens,
                               const char *more[SND_LAB_COMPLETE], int *n) {
     overrides o = {.arena = a, .text = more};
-    if (task != SND_TASK_CLASS && s->vocab == 0) SND_TRY(complete_text(s, set, tokens, &o));
+    if (task != SND_TASK_CLASS) SND_TRY(complete_text(s, set, tokens, &o));
     if (task == SND_TASK_CLASS && s->outputs == 0) complete_rows(s, set, &o);
     *n = o.n;
     return o.failed ? SONDE_ENOMEM : SONDE_OK;

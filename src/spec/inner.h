@@ -43,7 +43,7 @@ typedef struct snd_raw {
 } snd_raw;
 
 /// Checks and fills in everything that follows from the raw values (one per key); arena, source, title, notes and
-/// parts are the caller's.
-sonde_status snd_spec_resolve(snd_spec *s, const snd_raw *raw) SONDE_MUST_CHECK;
+/// parts are the caller's. open: what data can tell may be missing.
+sonde_status snd_spec_resolve(snd_spec *s, const snd_raw *raw, bool open) SONDE_MUST_CHECK;
 
 #endif

@@ -206,13 +206,8 @@ static sonde_status take_override(loader *c, const char *word) {
     return SONDE_OK;
 }
 
-sonde_status snd_spec_load(snd_arena *a, const char *spec, const char *const *overrides, int n_overrides,
-                           snd_spec **out) {
-    return snd_spec_load_again(a, spec, NULL, overrides, n_overrides, out);
-}
-
-sonde_status snd_spec_load_again(snd_arena *a, const char *spec, snd_spec_text *text, const char *const *overrides,
-                                 int n_overrides, snd_spec **out) {
+static sonde_status load(snd_arena *a, const char *spec, snd_spec_text *text, bool open, const char *const *overrides,
+                         int n_overrides, snd_spec **out) {
     *out = NULL;
     loader c = {.text = text};
     SND_NEW(a, c.s, 1);
@@ -222,7 +217,22 @@ sonde_status snd_spec_load_again(snd_arena *a, const char *spec, snd_spec_text *
     if (!c.s->source) return SONDE_ENOMEM;
     SND_TRY(take_spec(&c, spec));
     for (int i = 0; i < n_overrides; i++) SND_TRY(take_override(&c, overrides[i]));
-    return snd_spec_resolve(c.s, c.raw);
+    return snd_spec_resolve(c.s, c.raw, open);
+}
+
+sonde_status snd_spec_load(snd_arena *a, const char *spec, const char *const *overrides, int n_overrides,
+                           snd_spec **out) {
+    return load(a, spec, NULL, false, overrides, n_overrides, out);
+}
+
+sonde_status snd_spec_load_again(snd_arena *a, const char *spec, snd_spec_text *text, const char *const *overrides,
+                                 int n_overrides, snd_spec **out) {
+    return load(a, spec, text, false, overrides, n_overrides, out);
+}
+
+sonde_status snd_spec_load_open(snd_arena *a, const char *spec, snd_spec_text *text, const char *const *overrides,
+                                int n_overrides, snd_spec **out) {
+    return load(a, spec, text, true, overrides, n_overrides, out);
 }
 
 int snd_spec_section(const snd_spec *s, const char *section, const char *const **pairs) {

@@ -14,7 +14,7 @@ typedef struct resolver {
     const snd_raw *raw;
     snd_const *env; // numbers resolved so far, by key name, and the letters of the wiring language
     int n_env;
-    bool any_cli;
+    bool any_cli, open; // open: what data can tell may be missing
 } resolver;
 
 // ---- errors -------------------------------------------------------------------------------------------------------------
@@ -173,9 +173,9 @@ static sonde_status resolve_position(resolver *r, const char *text) {
     snd_spec *s = r->s;
     s->position_text = text;
     s->position_given = r->raw[SND_KEY_position].text != NULL;
-    KEY_FAIL_IF(r, SND_KEY_position, !s->position_given && s->vocab > 0, SONDE_EINPUT,
-                "must be said where there is a vocab (%lld): one of %s", (long long)s->vocab,
-                snd_key_at(SND_KEY_position)->range);
+    KEY_FAIL_IF(r, SND_KEY_position, !s->position_given && s->vocab > 0 && !r->open, SONDE_EINPUT,
+                "must be said where there is a vocab (%lld): one of %s; learned positions need context=NUMBER too",
+                (long long)s->vocab, snd_key_at(SND_KEY_position)->range);
     int value = 0;
     if (word_like(text)) {
         SND_TRY(parse_word(r, SND_KEY_position, text, &value));
@@ -266,9 +266,10 @@ static sonde_status resolve_family(resolver *r) {
     } else {
         const snd_wiring *row = s->wiring_key ? snd_wiring_find(s->wiring_key) : NULL;
         const bool conv = (row && strcmp(row->family, "convnet") == 0) || snd_formula_calls(s->formula, "conv");
+        const char *objective = w[SND_KEY_objective].text;
         const bool tf = (row && strcmp(row->family, "transformer") == 0) || snd_formula_calls(s->formula, "A") ||
                         snd_formula_calls(s->formula, "C") || w[SND_KEY_heads].text || w[SND_KEY_vocab].text ||
-                        w[SND_KEY_arch].text;
+                        w[SND_KEY_arch].text || (objective && strcmp(objective, "class") != 0);
         value = conv ? SND_FAM_CONVNET : tf ? SND_FAM_TRANSFORMER : SND_FAM_MLP;
     }
     s->family = (snd_family)value;
@@ -387,7 +388,7 @@ static bool uses_position(const snd_spec *s, snd_position p) {
 static sonde_status check_positions(const resolver *r) {
     const snd_spec *s = r->s;
     const bool encoder = s->arch != SND_ARCH_DECODER;
-    KEY_FAIL_IF(r, SND_KEY_context, s->position == SND_POS_LEARNED && s->context == 0, SONDE_EINPUT,
+    KEY_FAIL_IF(r, SND_KEY_context, s->position == SND_POS_LEARNED && s->context == 0 && !r->open, SONDE_EINPUT,
                 "0; learned positions need the length of the longest sequence (context=64, say)");
     KEY_FAIL_IF(r, SND_KEY_position, s->position == SND_POS_XL && s->width % 2, SONDE_ERANGE,
                 "xl needs an even width, found %lld", (long long)s->width);
@@ -407,15 +408,17 @@ static sonde_status check_objective(const resolver *r) {
     const int k = SND_KEY_objective;
     const char *name = snd_objective_name(s->objective);
     const bool lm = s->objective == SND_OBJ_LM || s->objective == SND_OBJ_MLM;
-    KEY_FAIL_IF(r, k, (lm || s->objective == SND_OBJ_SEQ2SEQ) && s->vocab == 0, SONDE_EINPUT, "%s needs a vocab", name);
-    KEY_FAIL_IF(r, k, s->objective == SND_OBJ_CLASS && s->outputs == 0, SONDE_EINPUT, "class needs outputs (classes)");
+    KEY_FAIL_IF(r, k, (lm || s->objective == SND_OBJ_SEQ2SEQ) && s->vocab == 0 && !r->open, SONDE_EINPUT,
+                "%s needs a vocab", name);
+    KEY_FAIL_IF(r, k, s->objective == SND_OBJ_CLASS && s->outputs == 0 && !r->open, SONDE_EINPUT,
+                "class needs outputs (classes)");
     KEY_FAIL_IF(r, k, s->objective == SND_OBJ_SEQ2SEQ && s->arch != SND_ARCH_ENCDEC, SONDE_EINPUT,
                 "seq2seq needs arch encoder-decoder, found %s", snd_arch_name(s->arch));
     return SONDE_OK;
 }
 
-sonde_status snd_spec_resolve(snd_spec *s, const snd_raw *raw) {
-    resolver r = {.s = s, .raw = raw};
+sonde_status snd_spec_resolve(snd_spec *s, const snd_raw *raw, bool open) {
+    resolver r = {.s = s, .raw = raw, .open = open};
     SND_NEW(s->arena, r.env, ENV_MAX);
     for (int k = 0; k < SND_KEY_COUNT; k++) r.any_cli = r.any_cli || (raw[k].text && raw[k].cli);
     s->from_command_line = r.any_cli;

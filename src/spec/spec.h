@@ -83,6 +83,10 @@ typedef struct snd_spec_text {
 } snd_spec_text;
 sonde_status snd_spec_load_again(snd_arena *a, const char *spec, snd_spec_text *text, const char *const *overrides,
                                  int n_overrides, snd_spec **out) SONDE_MUST_CHECK;
+/// The same, to be completed by data and loaded once more: the vocab or the outputs that an objective needs may be missing, and
+/// position and context beside a vocab. text may be NULL.
+sonde_status snd_spec_load_open(snd_arena *a, const char *spec, snd_spec_text *text, const char *const *overrides,
+                                int n_overrides, snd_spec **out) SONDE_MUST_CHECK;
 /// The settings that may differ between layers: l from 1, L the layers of the stack at hand. Checked at load, so these
 /// cannot fail for 1 <= l <= L.
 int64_t snd_spec_kv_heads(const snd_spec *s, int64_t l, int64_t L);

@@ -8,21 +8,52 @@
 
 // ---- life -----------------------------------------------------------------------------------------------------------------------
 
-// Rows of numbers must be what the model reads, and its classes enough.
-static sonde_status check_rows(const snd_trainer *t) {
-    const int64_t *row = t->row;
+// What the model lacks for the data, and the keys that give it.
+typedef struct lack {
+    snd_buf why, keys;
+} lack;
+
+// "rows have 3 features, the model reads 4"
+static void lacks(lack *l, const char *key, int64_t needed, const char *who, const char *what, const char *model,
+                  int64_t has) {
+    snd_buf_printf(&l->why, "%s%s %lld %s, %s %lld", l->why.len ? "; " : "", who, (long long)needed, what, model,
+                   (long long)has);
+    snd_buf_printf(&l->keys, " %s=%lld", key, (long long)needed);
+}
+
+static void look_at_rows(const snd_trainer *t, lack *l) {
+    const int64_t *row = t->row, classes = snd_set_classes(t->set);
     const snd_spec *s = t->spec;
-    if (t->task != SND_TASK_CLASS) return SONDE_OK;
     const bool images = s->family == SND_FAM_CONVNET;
     const int64_t has = images ? row[0] : row[0] * row[1] * row[2], wants = s->inputs > 0 ? s->inputs : s->width;
-    SND_FAIL_IF(has != wants, SONDE_ESHAPE, "%s: %s, the model reads %lld; give inputs=%lld", snd_set_name(t->set),
-                images ? snd_arena_printf(t->arena, "images have %lld channels", (long long)has)
-                       : snd_arena_printf(t->arena, "rows have %lld features", (long long)has),
-                (long long)wants, (long long)has);
-    const int64_t classes = snd_set_classes(t->set);
-    SND_FAIL_IF(s->outputs < classes, SONDE_ESHAPE, "%s: %lld classes, the model has %lld; give outputs=%lld",
-                snd_set_name(t->set), (long long)classes, (long long)s->outputs, (long long)classes);
-    return SONDE_OK;
+    if (has != wants && images) lacks(l, "inputs", has, "images have", "channels", "the model reads", wants);
+    if (has != wants && !images) lacks(l, "inputs", has, "rows have", "features", "the model reads", wants);
+    if (s->outputs < classes) lacks(l, "outputs", classes, "there are", "classes", "the model has", s->outputs);
+}
+
+// Pairs may be shorter than the longest that are taken.
+static void look_at_tokens(const snd_trainer *t, lack *l) {
+    const int64_t vocab = snd_set_vocab(t->set);
+    const snd_spec *s = t->spec;
+    const bool ends = s->position == SND_POS_LEARNED && t->task != SND_TASK_SEQ2SEQ;
+    if (s->vocab < vocab) lacks(l, "vocab", vocab, "the vocabulary has", "tokens", "the model's", s->vocab);
+    if (ends && s->context < t->s.tokens)
+        lacks(l, "context", t->s.tokens, "a sequence has", "tokens", "learned positions end at context,", s->context);
+}
+
+// All of it in one sentence.
+static sonde_status check_fit(const snd_trainer *t) {
+    lack l = {0};
+    if (t->task == SND_TASK_CLASS)
+        look_at_rows(t, &l);
+    else
+        look_at_tokens(t, &l);
+    sonde_status s = l.why.failed || l.keys.failed ? SONDE_ENOMEM : SONDE_OK;
+    if (s == SONDE_OK && l.why.len)
+        s = snd_fail(SONDE_ESHAPE, __FILE__, __LINE__, "%s: %s; give%s", snd_set_name(t->set), l.why.s, l.keys.s);
+    snd_buf_free(&l.why);
+    snd_buf_free(&l.keys);
+    return s;
 }
 
 static sonde_status open_batches(snd_trainer *t) {
@@ -70,7 +101,7 @@ static sonde_status start_nets(snd_trainer *t) {
 static sonde_status set_up(snd_trainer *t) {
     const snd_batch_shape *shapes;
     if (t->task == SND_TASK_CLASS) snd_set_row_shape(t->set, t->row);
-    SND_TRY(check_rows(t));
+    SND_TRY(check_fit(t));
     SND_TRY(open_batches(t));
     const int n = snd_batches_shapes(t->batches, &shapes);
     snd_scale_start(t);
