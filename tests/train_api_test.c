@@ -528,6 +528,35 @@ static void text_is_gone_on_with(void **state) {
     sonde_data_destroy(d);
 }
 
+// A model without a context looks back on as many tokens as it was trained on, also where these are more than 4096: the first
+// of 4100 is then within sight.
+static void long_training_is_looked_back_on(void **state) {
+    (void)state;
+    enum { LONG = 4100, NEW = 12 };
+    static const char *const keys[] = {"layers=1", "width=8", "heads=1", "vocab=8", "position=none"};
+    static const char *const settings[2][2] = {{"batch=1", "tokens=4200"}, {"batch=1", "tokens=64"}};
+    static int64_t tokens[2 * LONG], prompt[LONG];
+    for (int i = 0; i < 2 * LONG; i++) tokens[i] = i * 5 % 8;
+    sonde_data *d;
+    CHECK_OK(sonde_data_tokens(tokens, 2 * LONG, NULL, 0, &d));
+    for (int k = 0; k < 2; k++) {
+        sonde_spec *s;
+        CHECK_OK(sonde_spec_load("pre", keys, 5, &s));
+        sonde_trainer *t = trainer_of(s, d, settings[k], 2, 0);
+        int64_t made[2][NEW], n;
+        for (int which = 0; which < 2; which++) {
+            for (int i = 0; i < LONG; i++) prompt[i] = which && i < 2000 ? 3 : i % 7;
+            CHECK_OK(sonde_trainer_generate(t, prompt, LONG, &(sonde_sampling){.tokens = NEW, .temperature = 1},
+                                            made[which], &n));
+            assert_int_equal(n, NEW);
+        }
+        assert_true(!memcmp(made[0], made[1], sizeof made[0]) == (k == 1));
+        sonde_trainer_destroy(t);
+        sonde_spec_destroy(s);
+    }
+    sonde_data_destroy(d);
+}
+
 // Numbers from memory are the numbers of a text of bytes: the same steps, bit for bit.
 static void tokens_are_as_good_as_text(void **state) {
     (void)state;
@@ -704,6 +733,7 @@ int main(void) {
         cmocka_unit_test(rows_are_learned),
         cmocka_unit_test(checkpoints_go_on),
         cmocka_unit_test(text_is_gone_on_with),
+        cmocka_unit_test(long_training_is_looked_back_on),
         cmocka_unit_test(tokens_are_as_good_as_text),
         cmocka_unit_test(a_run_leaves_a_record),
         cmocka_unit_test(what_does_not_fit),

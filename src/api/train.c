@@ -481,8 +481,7 @@ static sonde_status write_tokens(void *ctx, snd_source *source, const snd_graph 
 sonde_status sonde_trainer_generate(sonde_trainer *t, const int64_t *prompt, int64_t n, const sonde_sampling *o,
                                     int64_t *out, int64_t *n_out) {
     const snd_tokenizer *k = snd_set_tokenizer(t->data->set);
-    const int64_t most = t->spec.context > 0 ? t->spec.context : 4096, trained = snd_trained_tokens(&t->spec);
-    const int64_t context = trained && trained < most ? trained : most;
+    const int64_t context = snd_trained_window(&t->spec, SND_GENERATE_WINDOW);
     writer w = {.t = t, .prompt = prompt, .n = n, .out = out};
     SND_TRY(snd_decodes(&t->spec));
     SND_FAIL_IF(o->tokens < 1, SONDE_ERANGE, "%lld tokens; 1 or more are possible", (long long)o->tokens);

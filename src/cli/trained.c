@@ -136,11 +136,11 @@ sonde_status snd_cli_open_set(snd_cli *c, const snd_loaded *l, snd_split *split,
 sonde_status snd_cli_window(snd_cli *c, const snd_spec *s, const char *option, int64_t needed, int64_t dflt,
                             int64_t *out) {
     const int64_t asked = snd_opt_int(c, option, 0), trained = snd_trained_tokens(s);
-    const int64_t context = s->context > 0 ? s->context : INT64_MAX;
     const bool learned = s->position == SND_POS_LEARNED;
-    SND_FAIL_IF(learned && asked > context, SONDE_EUSAGE, "--%s: %lld tokens; learned positions end at context, %lld",
-                option, (long long)asked, (long long)context);
-    *out = asked ? asked : trained && trained < context ? trained : s->context > 0 ? s->context : dflt;
+    SND_FAIL_IF(learned && asked > s->context, SONDE_EUSAGE,
+                "--%s: %lld tokens; learned positions end at context, %lld", option, (long long)asked,
+                (long long)s->context);
+    *out = asked ? asked : snd_trained_window(s, dflt);
     if (trained && learned && asked > trained)
         snd_note(c,
                  "--%s %lld: the model was trained on %lld tokens at a time, positions behind them were never learned",

@@ -128,7 +128,7 @@ static sonde_status generate(snd_cli *c, const snd_loaded *l, const char *prompt
     SND_NEW(c->arena, tokens, n);
     SND_NEW(c->arena, s.text, o.samples);
     for (int64_t i = 0; i < n; i++) tokens[i] = ids->n > 0 ? ids->v[i] : bos;
-    SND_TRY(snd_cli_window(c, l->spec, "context", n + o.tokens, 4096, &o.capacity));
+    SND_TRY(snd_cli_window(c, l->spec, "context", n + o.tokens, SND_GENERATE_WINDOW, &o.capacity));
     if (o.capacity > n + o.tokens) o.capacity = n + o.tokens;
     o.ctx = &s;
     if (s.live) snd_put_bytes(c, prompt, strlen(prompt));

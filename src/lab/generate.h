@@ -18,6 +18,8 @@ typedef struct snd_choice { double p; int64_t token; } snd_choice;
 sonde_status snd_sample(const snd_sampling *s, const double *logits, int64_t V, double u, snd_choice *work,
                         int64_t *token) SONDE_MUST_CHECK;
 
+enum { SND_GENERATE_WINDOW = 4096 };  // tokens looked back on where neither training nor a context says how many
+
 typedef struct snd_generate_opts {
     snd_sampling sampling;
     int64_t samples, tokens;           // sequences, and new tokens of each at most

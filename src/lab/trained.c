@@ -106,3 +106,9 @@ int64_t snd_trained_tokens(const snd_spec *s) {
             tokens = 0;
     return tokens > 0 && s->family == SND_FAM_TRANSFORMER ? tokens : 0;
 }
+
+int64_t snd_trained_window(const snd_spec *s, int64_t dflt) {
+    const int64_t trained = snd_trained_tokens(s);
+    if (trained && (s->context == 0 || trained < s->context)) return trained;
+    return s->context > 0 ? s->context : dflt;
+}

@@ -21,5 +21,8 @@ sonde_status snd_trained_find(snd_arena *a, const char *word, const char *which,
 
 /// Tokens of an example in the training that a run's spec tells of; 0: it tells of none.
 int64_t snd_trained_tokens(const snd_spec *s);
+/// Tokens that a trained model sees at a time when nobody says how many: as many as it was trained on, at most its context; else
+/// its context, else dflt.
+int64_t snd_trained_window(const snd_spec *s, int64_t dflt);
 
 #endif
