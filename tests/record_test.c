@@ -454,6 +454,11 @@ static void test_pretty(void **state) {
     assert_string_equal(snd_pretty_log10(s, 116.2, 3), "1.58e+116");
     assert_string_equal(snd_pretty_log10(s, 602.06, 3), "1.15e+602");
     assert_string_equal(snd_pretty_log10(s, 0.30103, 4), "2.000");
+    assert_string_equal(snd_pretty_limit(s, 65504, false), "65504");
+    assert_string_equal(snd_pretty_limit(s, 4.8162678, true), "65504");
+    assert_string_equal(snd_pretty_limit(s, 20, false), "20");
+    assert_string_equal(snd_pretty_limit(s, 1e-4, false), "0.0001");
+    assert_string_equal(snd_pretty_limit(s, 38.53, true), "3.39e+38");
 }
 
 static const char *used(snd_record *r, const char *family, const char *formula, const char *block, const char *key) {

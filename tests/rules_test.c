@@ -155,6 +155,7 @@ static void test_stream(void **state) {
     const snd_verdict *v = need(&t, "stream-f16", SND_LEVEL_WARN, "layers.18.x");
     CHECK_CLOSE(v->value, 19 * 0.463 / 2 + log10(4), 1e-12);
     CHECK_CLOSE(v->threshold, log10(65504), 1e-6);
+    assert_non_null(strstr(v->why, "more than f16 can hold (65504)"));
     assert_true(v->log);
     v = need(&t, "stream-f32", SND_LEVEL_ERROR, "layers.163.x");
     CHECK_CLOSE(v->threshold, 128 * log10(2), 1e-6);

@@ -139,8 +139,7 @@ static void show_verdict(snd_cli *c, const snd_verdict *v, bool several) {
     if (!isnan(v->value))
         snd_buf_printf(&text, ": %s", v->log ? snd_pretty_log10(got, v->value, 3) : snd_pretty(got, v->value, 3));
     if (!isnan(v->value) && !isnan(v->threshold))
-        snd_buf_printf(&text, " (limit %s)",
-                       v->log ? snd_pretty_log10(limit, v->threshold, 3) : snd_pretty(limit, v->threshold, 3));
+        snd_buf_printf(&text, " (limit %s)", snd_pretty_limit(limit, v->threshold, v->log));
     sentence(&text, v->why, "");
     sentence(&text, v->remedy, "Try: ");
     snd_buf wrapped = {0};

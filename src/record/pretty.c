@@ -31,3 +31,8 @@ char *snd_pretty_log10(char out[40], double log10_abs, int digits) {
     if (log10_abs > -4 && log10_abs < 6) return snd_pretty(out, pow(10, log10_abs), digits);
     return snd_format_log10(out, log10_abs, digits > 3 ? 3 : digits);
 }
+
+char *snd_pretty_limit(char out[40], double v, bool log) {
+    if (log && !(v > -4 && v < 6)) return snd_pretty_log10(out, v, 3);
+    return snd_format_num(out, log ? pow(10, v) : v, 5);
+}

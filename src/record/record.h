@@ -188,6 +188,7 @@ int snd_utf8_sequence(const char *s);
 /// A number for people: `digits` significant ones, zeros kept (2.000), no exponent where %g has none.
 char *snd_pretty(char out[40], double v, int digits);
 char *snd_pretty_log10(char out[40], double log10_abs, int digits);          // 116.2 -> "1.58e+116"
+char *snd_pretty_limit(char out[40], double v, bool log);   // a limit as it was set: 65504, 20, 0.0001
 
 // ---- on disk ------------------------------------------------------------------------------------------------------------
 

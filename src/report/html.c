@@ -34,14 +34,13 @@ void snd_html_printf(snd_buf *b, const char *fmt, ...) {
     snd_html_text(b, text);
 }
 
+static bool is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
+
 // 1.6e+116 as 1.6 x 10^116 with a real superscript.
-void snd_html_number(snd_buf *b, double v, bool log, int digits) {
-    char s[40];
-    if (log)
-        snd_pretty_log10(s, v, digits);
-    else
-        snd_pretty(s, v, digits);
-    char *e = isfinite(v) ? strchr(s, 'e') : NULL;
+static void put_number(snd_buf *b, char *s) {
+    char *e = is_digit(s[*s == '-']) ? strchr(s, 'e') : NULL;
     if (!e) {
         snd_html_text(b, s);
         return;
@@ -52,8 +51,14 @@ void snd_html_number(snd_buf *b, double v, bool log, int digits) {
     snd_buf_printf(b, "%s&#8239;&times;&#8239;10<sup>%s%s</sup>", s, minus ? "-" : "", e);
 }
 
-static bool is_digit(char c) {
-    return c >= '0' && c <= '9';
+void snd_html_number(snd_buf *b, double v, bool log, int digits) {
+    char s[40];
+    put_number(b, log ? snd_pretty_log10(s, v, digits) : snd_pretty(s, v, digits));
+}
+
+void snd_html_limit(snd_buf *b, double v, bool log) {
+    char s[40];
+    put_number(b, snd_pretty_limit(s, v, log));
 }
 
 // "10^116", "2^l", "2^(L-l)": the exponent as a superscript; returns what follows it, or s when it is none of these.

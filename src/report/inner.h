@@ -13,6 +13,7 @@ typedef struct snd_page {
 void snd_html_text(snd_buf *b, const char *s);
 void snd_html_printf(snd_buf *b, const char *fmt, ...) SND_PRINTF(2, 3);   // what it prints is escaped
 void snd_html_number(snd_buf *b, double v, bool log, int digits);
+void snd_html_limit(snd_buf *b, double v, bool log);        // as snd_pretty_limit says it
 /// The label under which a run or series of records[i] appears: its own; when another record has it too, "label (place)" by the
 /// last part of where each was read from, or "label (i+1)" for the later ones where those parts do not tell them apart.
 void snd_page_label(const snd_page *p, int record, const char *label, snd_buf *out);

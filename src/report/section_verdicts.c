@@ -32,7 +32,7 @@ static void put_what(snd_page *p, int record, const snd_verdict *v) {
     snd_buf_put(b, "</span>");
     if (isnan(v->threshold)) return;
     snd_buf_put(b, " <span class=\"muted\">(limit ");
-    snd_html_number(b, v->threshold, v->log, 3);
+    snd_html_limit(b, v->threshold, v->log);
     snd_buf_put(b, ")</span>");
 }
 

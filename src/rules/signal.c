@@ -64,7 +64,8 @@ static const char *why_over(const snd_found *f, bool exact, double limit, const 
     char a[40], b[40], c[40];
     snprintf(out, 400, "%s largest value %s%s, more than %s can hold (%s); it reaches %s at %s, %d bits too many",
              snd_judge_word(f->measured), snd_judge_text(a, f->v), exact ? "" : " (four RMS)", type,
-             snd_judge_text(b, limit), snd_judge_text(c, most), top->name, (int)ceil((most - limit) / log10(2)));
+             snd_pretty_limit(b, limit, true), snd_judge_text(c, most), top->name,
+             (int)ceil((most - limit) / log10(2)));
     return out;
 }
 

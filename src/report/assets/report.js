@@ -54,6 +54,9 @@
     return v ? t[0] + '\u00d710' + superscript(Number(t[1])) : '0';
   }
 
+  // As many digits as tell v from its neighbours on the axis.
+  const apart = (v, step) => Math.max(1, Math.floor(Math.log10(Math.abs(v)) + 1e-9) - Math.floor(Math.log10(step) + 1e-9) + 1);
+
   function linearTicks(a, b, most, whole) {
     let step = niceStep(b - a, most);
     if (whole) step = Math.max(1, Math.round(step));
@@ -61,7 +64,8 @@
     const tiny = digits > 4 && Math.max(Math.abs(a), Math.abs(b)) < 1e-3; // their zeros would leave no room for digits
     for (let k = Math.ceil(a / step - 1e-9); k * step <= b + 1e-9 * step; k++) {
       const v = k * step;
-      ticks.push({v: v, label: Math.abs(v) >= 1e6 ? plain(v, 2) : tiny ? brief(v) : v.toFixed(digits)});
+      const own = v ? apart(v, step) : 1;
+      ticks.push({v: v, digits: own, label: Math.abs(v) >= 1e6 ? plain(v, own) : tiny ? brief(v) : v.toFixed(digits)});
     }
     return ticks;
   }
@@ -81,11 +85,16 @@
     for (let k = Math.floor(a); k <= b; k++)
       for (const m of b - a > 0.7 ? [1, 2, 5] : [1, 1.5, 2, 3, 4, 5, 6, 8]) {
         const v = k + Math.log10(m);
-        const text = plain(Number((m * Math.pow(10, k)).toPrecision(2)), m === 1.5 ? 2 : 1).replace(/\.0+$/, '');
+        const digits = m === 1.5 ? 2 : 1, near = k > -5 && k < 6;
+        const text = near ? plain(Number((m * Math.pow(10, k)).toPrecision(2)), digits).replace(/\.0+$/, '') : fromLog(v, digits);
         if (v >= a - 1e-9 && v <= b + 1e-9) ticks.push({v: v, label: text});
       }
-    if (ticks.length >= 3 || a < -4 || b > 6) return ticks;
-    return linearTicks(Math.pow(10, a), Math.pow(10, b), most, false).map((t) => ({v: Math.log10(t.v), label: t.label})).filter((t) => isFinite(t.v));
+    if (ticks.length >= 3) return ticks;
+    const far = a < -4 || b > 6, shift = far ? Math.floor(a) : 0; // no number may be as large as these: their mantissas then
+    return linearTicks(Math.pow(10, a - shift), Math.pow(10, b - shift), most, false).filter((t) => t.v > 0).map((t) => {
+      const v = Math.log10(t.v) + shift;
+      return {v: v, label: far ? fromLog(v, t.digits) : t.label};
+    });
   }
 
   // ---- plots ------------------------------------------------------------------------------------------------------------
@@ -193,6 +202,13 @@
     ctx.stroke();
   }
 
+  // Wide enough for the labels of all of it.
+  function yAxis(input, cols) {
+    const ticker = (a, b, px) => (input.log ? decadeTicks(a, b, Math.max(2, px / 38)) : linearTicks(a, b, Math.max(2, px / 42), false));
+    const longest = Math.max(0, ...ticker(...range(input, cols), 230).map((t) => t.label.length));
+    return {axisLabelWidth: Math.max(52, 7 * longest + 4), ticker: ticker};
+  }
+
   function options(plot) {
     const input = plot.input, cols = plot.cols, series = {};
     const many = plot.xs.length > 48;
@@ -210,7 +226,7 @@
       gridLineColor: css('--grid'), axisLineColor: css('--line'), highlightCircleSize: 4, legend: 'never', labelsDiv: plot.sink,
       axes: {
         x: {ticker: xTicks(input), drawGrid: false, pixelsPerLabel: 40, axisLabelWidth: 44},
-        y: {axisLabelWidth: 52, ticker: (a, b, px) => (input.log ? decadeTicks(a, b, Math.max(2, px / 38)) : linearTicks(a, b, Math.max(2, px / 42), false))}
+        y: yAxis(input, cols)
       },
       // Dragging zooms with a mouse; a finger scrolls the page and a tap reads a point.
       interactionModel: {
