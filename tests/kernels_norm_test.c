@@ -417,6 +417,39 @@ static void the_largest_magnitudes(void **state) {
     }
 }
 
+// Long rows that go past the caches may run one after the other: the bits are those of rows that stay, for rows off the
+// middle, careful ones and bad ones too.
+static void long_rows_past_the_caches(void **state) {
+    (void)state;
+    static const int64_t shapes[][2] = {{7, 1024}, {40, 2048}, {9, 4099}};
+    EACH_ISA(isa)
+    EACH_TYPE(t)
+    for (int k = SND_KNORM_LAYER; k <= SND_KNORM_UNIT; k++)
+        for (int c = 0; c < 12; c++) {
+            const setup s = {(snd_knorm)k, shapes[c % 3][0], shapes[c % 3][1], 1e-5, 2, 0, c & 4, c > 5};
+            const int64_t n = s.R * s.D;
+            arr x = arr_draw(t, n, 1, "x", 1), g = arr_draw(t, s.D, 0, "g", 1), b = arr_draw(t, s.D, 3, "b", 1);
+            for (int64_t i = 0; i < s.D; i++) {
+                put(&x, s.D + i, at(&x, s.D + i) * 1e25);
+                put(&x, 2 * s.D + i, at(&x, 2 * s.D + i) + 100);
+            }
+            put(&x, 4 * s.D + 9, NAN);
+            const snd_normspec spec = spec_of(&s, s.gain ? g.p : NULL, s.bias ? b.p : NULL);
+            arr y[2] = {arr_make(t, n, 1), arr_make(t, n, 1)};
+            double m[2][40], r[2][40];
+            for (int past = 0; past < 2; past++) {
+                snd_k_stream_from(past ? 0 : -1);
+                memset(m[past], 0, sizeof m[past]);
+                assert_true(isnan(snd_k_norm_fwd(2, t, &spec, s.R, x.p, y[past].p, m[past], r[past])));
+            }
+            snd_k_stream_from(-1);
+            assert_true(same_bits(&y[0], &y[1]));
+            assert_memory_equal(m[0], m[1], sizeof m[0]);
+            assert_memory_equal(r[0], r[1], (size_t)s.R * sizeof(double));
+            arr_free(&x), arr_free(&g), arr_free(&b), arr_free(&y[0]), arr_free(&y[1]);
+        }
+}
+
 // One pass over the rows gives the bits of a sum, a norm, a norm's backward and a sum, whatever goes past the caches,
 // in place or not, careful rows included.
 static void fused_passes_have_the_bits_of_single_ones(void **state) {
@@ -625,6 +658,7 @@ int main(void) {
         cmocka_unit_test(tall_shapes_threads_and_isas_agree_bitwise),
         cmocka_unit_test(backward_in_place_on_dy),
         cmocka_unit_test(the_largest_magnitudes),
+        cmocka_unit_test(long_rows_past_the_caches),
         cmocka_unit_test(fused_passes_have_the_bits_of_single_ones),
         cmocka_unit_test(batch_norm_is_layer_norm_of_columns),
         cmocka_unit_test(batch_norm_of_tall_shapes),

@@ -34,6 +34,13 @@ void snd_k_stream_from(int64_t bytes) {
 static bool streams(int64_t n, size_t size) {
     return n * (int64_t)size >= atomic_load_explicit(&stream_from, memory_order_relaxed);
 }
+// Of rows that long the first cache does not hold the three that run abreast and the gain. AMD's processors then wait for
+// the second cache and the memory in turns.
+enum { ALONE_BYTES = 8 << 10 };
+static snd_norm_way way(const norm_job *j) {
+    if (!j->stream) return SND_NORM_KEEP;
+    return snd_cpu_is_amd() && j->s.D * (int64_t)j->size >= ALONE_BYTES ? SND_NORM_ALONE : SND_NORM_STREAM;
+}
 
 // ---- row norms --------------------------------------------------------------------------------------------------------
 
@@ -47,7 +54,7 @@ static void fwd_task(void *ctx, int64_t i) {
         j->absmax[i] = j->add(&j->s, rows, j->stream, j->a, x, j->b, snd_at(j->plus, at, j->size),
                               snd_at_mut(j->sum, at, j->size), y, m, r, &j->sum_absmax[i]);
     else
-        j->absmax[i] = j->fwd(&j->s, rows, j->stream, x, y, m, r);
+        j->absmax[i] = j->fwd(&j->s, rows, way(j), x, y, m, r);
 }
 
 // Cuts the rows and runs; the largest magnitude of the norm's result.

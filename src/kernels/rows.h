@@ -37,9 +37,12 @@ typedef double snd_kt_relu_bwd(int64_t n, const uint64_t *above, const void *dy,
 typedef double snd_kt_sum(int64_t n, const void *x);
 /// acc[j] += sum over the rows of x[r*ld + j], j < n <= SND_COLS.
 typedef void snd_kt_sum_cols(int64_t rows, int64_t n, int64_t ld, const void *x, double *acc);
-/// `stream`: y leaves the caches. Returns the largest |y|.
-typedef double snd_kt_norm_fwd(const snd_normspec *s, int64_t rows, bool stream, const void *x, void *y, double *m,
+/// How rows go: y stays in the caches; it leaves them; it does and the passes over one row are not run beside those over others.
+typedef enum snd_norm_way { SND_NORM_KEEP, SND_NORM_STREAM, SND_NORM_ALONE } snd_norm_way;
+/// Returns the largest |y|.
+typedef double snd_kt_norm_fwd(const snd_normspec *s, int64_t rows, snd_norm_way way, const void *x, void *y, double *m,
                                double *r);
+/// `stream`: sum and z leave the caches.
 typedef double snd_kt_addnorm_fwd(const snd_normspec *s, int64_t rows, bool stream, double a, const void *x, double b,
                                   const void *y, void *sum, void *z, double *m, double *r, double *sum_absmax);
 /// dx may be NULL; sums [2][D] (or NULL): adds the rows' part of dg and db, by way of part [2][D] of T, which may hold
