@@ -232,6 +232,19 @@ try 2 generate lm --prompt a --temperature 0 --top-k 4; err "--top-k has no effe
 try 2 describe pre inputs=4 outputs=3 --plan --tokens 8; err "--tokens has no effect with objective class"
 try 2 describe pre inputs=4 outputs=3 --plan --image-size 8; err "--image-size has no effect with family mlp, only with convnet"
 
+# ---- what is read is never written over, whichever setting names it and whoever writes there
+mkdir -p over
+for file in metrics.jsonl events.out.tfevents.0.sonde panels.csv result.csv; do cp text over/$file; done
+for file in metrics.jsonl events.out.tfevents.0.sonde panels.csv result.csv; do
+    idle "-o over would write over over/$file, which is read" --data over/$file -o over/
+done
+for option in valid-data test-data tokenizer; do
+    idle "-o over would write over over/metrics.jsonl, which is read" --data text --$option over/metrics.jsonl -o over
+done
+printf 'model: {wiring: pre, layers: 1, width: 32}\ntrain: {steps: 1}\ndata: {path: metrics.jsonl, folder: over}\n' >over.yaml
+try 2 train over.yaml -q -o over; err "would write over over/metrics.jsonl, which is read"
+cmp -s text over/metrics.jsonl || bad "data was written over"
+
 # ---- a family that was said stays: rows are no text
 printf 'model: {wiring: pre, family: mlp, layers: 1, width: 32}\n' >rows.yaml
 for spec in rows.yaml mlp "pre family=mlp"; do

@@ -128,6 +128,8 @@ sonde_status snd_cli_finish(snd_cli *c, snd_record *r, sonde_status s) SONDE_MUS
 /// Asks before the work whether -o can be written and would write over a file that is read. spec: the one that SPEC
 /// names, NULL if there is none.
 sonde_status snd_cli_check_out(snd_cli *c, const snd_spec *spec) SONDE_MUST_CHECK;
+/// And over this file, which is read (NULL: none).
+sonde_status snd_cli_check_read(const snd_cli *c, const char *path) SONDE_MUST_CHECK;
 /// The record as text: formula and settings, verdicts, sparklines, per-layer table, panels.
 void snd_cli_show(snd_cli *c, const snd_record *r);
 

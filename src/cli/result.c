@@ -1,6 +1,7 @@
 // What happens to a finished record: files for -o, one form of it on stdout, and the exit code that --fail-on asks for.
 #include "cli/inner.h"
 #include "report/report.h"
+#include "train/train.h"
 
 #include <string.h>
 
@@ -24,23 +25,32 @@ static sonde_status is_resolved_form(const snd_spec *spec, const char *path, boo
     return SONDE_OK;
 }
 
+// The i-th file that the verb writes into the folder of -o; NULL behind the last.
+static const char *written(const snd_cli *c, int i) {
+    static const char *const files[] = {"spec.yaml", "result.json", "result.csv", "panels.csv", "report.html"};
+    enum { N = sizeof files / sizeof *files };
+    const char *name = i < N ? files[i] : strcmp(c->verb->name, "train") ? NULL : snd_train_file(i - N);
+    return name ? snd_arena_printf(c->arena, "%s/%s", c->out_dir, name) : NULL;
+}
+
+sonde_status snd_cli_check_read(const snd_cli *c, const char *path) {
+    const char *to;
+    for (int i = 0; path && c->out_dir && (to = written(c, i)); i++)
+        SND_FAIL_IF(snd_same_file(path, to), SONDE_EUSAGE,
+                    "-o %s would write over %s, which is read; give another folder", c->out_dir, path);
+    return SONDE_OK;
+}
+
 sonde_status snd_cli_check_out(snd_cli *c, const snd_spec *spec) {
-    static const char *const files[] = {"spec.yaml", "result.json", "result.csv", "report.html"};
     if (!c->out_dir) return SONDE_OK;
     SND_TRY(snd_check_folder(c->out_dir, true));
-    for (int i = 0; i < 4 && spec; i++) {
-        const char *path = snd_arena_printf(c->arena, "%s/%s", c->out_dir, files[i]);
-        if (!path) return SONDE_ENOMEM;
-        const char *const read[] = {c->spec_word, snd_opt_str(c, "data", NULL), snd_opt_str(c, "labels", NULL)};
-        for (int k = 0; k < 3; k++) {
-            if (!read[k] || !snd_same_file(read[k], path)) continue;
-            bool harmless = false;
-            if (k == 0 && i == 0) SND_TRY(is_resolved_form(spec, path, &harmless));
-            SND_FAIL_IF(!harmless, SONDE_EUSAGE, "-o %s would write over %s, which is read; give another folder",
-                        c->out_dir, read[k]);
-        }
-    }
-    return SONDE_OK;
+    if (!spec) return SONDE_OK;
+    const char *own = written(c, 0);
+    bool harmless = false;
+    if (own && c->spec_word && snd_same_file(c->spec_word, own)) SND_TRY(is_resolved_form(spec, own, &harmless));
+    if (!harmless) SND_TRY(snd_cli_check_read(c, c->spec_word));
+    SND_TRY(snd_cli_check_read(c, snd_opt_str(c, "data", NULL)));
+    return snd_cli_check_read(c, snd_opt_str(c, "labels", NULL));
 }
 
 sonde_status snd_cli_result(snd_cli *c, snd_record *r) {

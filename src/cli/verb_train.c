@@ -68,6 +68,19 @@ static sonde_status keep_folder(snd_cli *c, snd_data_settings *d, pairs *p) {
     return data_setting(d, "", "folder", here, p);
 }
 
+// What the run writes is none of what it reads, whether a path is found where the folder says or here.
+static sonde_status keep_data(const snd_cli *c, const snd_data_settings *d) {
+    const char *const paths[] = {d->path, d->valid_path, d->test_path, d->tokenizer};
+    for (int i = 0; i < 4; i++) {
+        if (!paths[i]) continue;
+        const char *there =
+            d->folder && *paths[i] != '/' ? snd_arena_printf(c->arena, "%s/%s", d->folder, paths[i]) : NULL;
+        SND_TRY(snd_cli_check_read(c, paths[i]));
+        SND_TRY(snd_cli_check_read(c, there));
+    }
+    return SONDE_OK;
+}
+
 // A bpe learns no more tokens than the model has rows for, unless somebody said how many.
 static void limit_bpe(const snd_cli *c, const snd_spec *spec, snd_data_settings *d, const pairs *p) {
     bool said = snd_opt_given(c, "bpe-vocab");
@@ -96,6 +109,7 @@ static sonde_status read_data_settings(snd_cli *c, const snd_spec *spec, snd_dat
     }
     SND_FAIL_IF(!d->path, SONDE_EUSAGE,
                 "train needs data: --data FILE (a text, token numbers, pairs, images or a table)");
+    SND_TRY(keep_data(c, d));
     SND_TRY(keep_folder(c, d, p));
     limit_bpe(c, spec, d, p);
     return p->failed ? SONDE_ENOMEM : SONDE_OK;

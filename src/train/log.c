@@ -10,6 +10,14 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { METRICS, EVENTS, N_FILES };
+static const char *const NAMES[N_FILES] = {"metrics.jsonl",
+                                           "events.out.tfevents.0.sonde"}; // its readers look for "tfevents" in names
+
+const char *snd_train_file(int i) {
+    return i >= 0 && i < N_FILES ? NAMES[i] : NULL;
+}
+
 typedef struct file {
     FILE *f;
     char *path;
@@ -151,8 +159,8 @@ sonde_status snd_log_open(const char *dir, int64_t step, snd_history *h, snd_log
     snd_log *l = snd_calloc(1, sizeof *l);
     if (!l) return SONDE_ENOMEM;
     *out = l;
-    SND_TRY(name_file(&l->metrics, dir, "metrics.jsonl"));
-    SND_TRY(name_file(&l->events, dir, "events.out.tfevents.0.sonde")); // its readers look for "tfevents" in names
+    SND_TRY(name_file(&l->metrics, dir, NAMES[METRICS]));
+    SND_TRY(name_file(&l->events, dir, NAMES[EVENTS]));
     SND_TRY(cut_metrics(l->metrics.path, step, h));
     SND_TRY(cut_events(l->events.path, step));
     SND_TRY(append_to(&l->metrics));

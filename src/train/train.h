@@ -191,6 +191,8 @@ typedef struct snd_train_result {
     double scale; int64_t skipped;     // as of a point
 } snd_train_result;
 
+/// The files that a run writes in its folder as it goes on, besides checkpoints; NULL behind the last.
+const char *snd_train_file(int i);
 /// Trains to the last step. metrics.jsonl in dir gets a line per step; checkpoints as save_every says, at the end, and when
 /// stopped.
 /// errors  SONDE_EINTERRUPTED: stopped between two steps, and saved;  SONDE_EDIVERGED: the loss is not finite, or far above its
