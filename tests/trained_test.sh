@@ -210,7 +210,13 @@ END
 idle "--test-share has no effect with test-data t10k-*, only with none" --data images --test-share 0.2
 rm images/t10k-*
 try 0 train pre layers=1 width=32 --steps 1 --batch 2 --data images --test-share 0.2; err "from the data: inputs=16, outputs=3"; err "18 for the test"
-try 3 train pre family=transformer layers=1 width=32 --steps 1 --data images -q; err "family=transformer takes tokens, images need family=convnet or mlp"
+for verb in "train pre --steps 1" "measure pre vocab=8 position=rope"; do
+    try 3 $verb family=transformer layers=1 width=32 --data images -q; err "family=transformer takes tokens, images need family=convnet or mlp"
+done
+try 3 train resnet-v2 layers=1 --data idle.csv --steps 1 -q; err "family convnet learns from images, and idle.csv is a table, which needs family=mlp"
+try 3 train resnet-v2 layers=1 --data text --steps 1 -q; err "family convnet learns from images with a class (a text needs family=transformer): "
+try 3 train pre objective=class --data text --steps 1 -q; err "family mlp learns from rows with a class"
+idle "objective: class needs family mlp or convnet, found transformer" heads=2 objective=class --data idle.csv
 idle "--tokens has no effect with objective class" --data idle.csv --tokens 8
 idle "--tokenizer has no effect with data-kind table" --data idle.csv --tokenizer bytes
 idle "--classes: 'red' is name 1 and 3; every class needs one of its own" --data idle.csv --classes red,green,red
@@ -314,7 +320,7 @@ try 0 translate mt --source strange; err "'ß' (U+00DF)"
 # ---- what an objective or a vocabulary lacks follows from the data; what does not fit is said in one go
 small="layers=1 width=32 heads=2 --steps 1 --batch 2 --tokens 16"
 try 0 train pre arch=encoder objective=mlm $small --data text; err "vocab=26, position=learned, context=16"
-try 0 train pre objective=mlm $small --data text; err "vocab=26, position=learned, context=16"
+try 0 train pre objective=mlm layers=1 width=32 --steps 1 --batch 2 --tokens 16 --data text; err "vocab=26, position=learned, context=16"
 try 0 train pre arch=encoder-decoder objective=seq2seq $small --data pairs.tsv --tokenizer chars -q
 try 0 train pre vocab=40 $small --data text; err "from the data: position=learned, context=16"
 try 0 train pre vocab=40 position=learned $small --data text; err "from the data: context=16"

@@ -127,7 +127,7 @@ static bool key_given(const snd_cli *c, const char *key) {
 // A wiring alone says nothing of a family: with text it is a Transformer's, with rows of a table an mlp's.
 static bool family_open(const snd_cli *c, const snd_spec *s, const snd_data_settings *d) {
     return !snd_data_has_classes(d) && s->family == SND_FAM_MLP && s->inputs == 0 && s->outputs == 0 &&
-           !s->family_given && !key_given(c, "block");
+           s->objective == SND_OBJ_INVALID && !s->family_given && !key_given(c, "block");
 }
 
 static sonde_status open_set(snd_cli *c, const snd_spec *spec, const snd_data_settings *d, snd_task *task,
@@ -143,9 +143,12 @@ static sonde_status open_set(snd_cli *c, const snd_spec *spec, const snd_data_se
         s = snd_fail(s, __FILE__, __LINE__, "%s", said);
     }
     c->file_at_fault = s != SONDE_OK;
+    const bool images = spec->family == SND_FAM_CONVNET;
     if ((s == SONDE_EINPUT || s == SONDE_ESYNTAX) && *task == SND_TASK_CLASS && !snd_data_has_classes(d))
-        return snd_fail_prefix(s, "family %s learns from rows with a class (a text needs family=transformer): ",
-                               snd_family_name(spec->family));
+        return snd_fail_prefix(s, "family %s learns from %s with a class (a text needs family=transformer): ",
+                               snd_family_name(spec->family), images ? "images" : "rows");
+    SND_FAIL_IF(s == SONDE_OK && images && snd_set_kind(*set) == SND_DATA_TABLE, SONDE_EINPUT,
+                "family convnet learns from images, and %s is a table, which needs family=mlp", d->path);
     const bool runs_own = snd_opt_given(c, "resume") && !snd_opt_given(c, "data");
     return s == SONDE_EIO && runs_own ? snd_fail_prefix(s, "the run's data, for which --data PATH stands in: ") : s;
 }
@@ -386,8 +389,8 @@ sonde_status snd_verb_train(snd_cli *c) {
     SND_TRY(read_data_settings(c, spec, &d, &data));
     SND_TRY(snd_cli_train_settings(c, &s));
     SND_TRY(refuse_late_settings(&before, &s));
-    SND_TRY(open_set(c, spec, &d, &task, &set));
-    const sonde_status status = run(c, spec, &d, &data, &s, set, task);
+    sonde_status status = open_set(c, spec, &d, &task, &set);
+    if (status == SONDE_OK) status = run(c, spec, &d, &data, &s, set, task);
     snd_set_close(set);
     return status;
 }

@@ -17,6 +17,8 @@ static bool is_integer(snd_dtype t) {
 
 sonde_status snd_corpus_open(const char *path, snd_corpus **out) {
     *out = NULL;
+    SND_FAIL_IF(snd_set_is_images(path), SONDE_EUNSUPPORTED,
+                "%s: images; family=transformer takes tokens, images need family=convnet or mlp", path);
     snd_array a;
     SND_TRY(snd_tokens_load(path, &a));
     snd_corpus *c = is_integer(a.t.dtype) ? snd_calloc(1, sizeof *c) : NULL;

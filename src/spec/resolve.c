@@ -410,6 +410,8 @@ static sonde_status check_objective(const resolver *r) {
     const bool lm = s->objective == SND_OBJ_LM || s->objective == SND_OBJ_MLM;
     KEY_FAIL_IF(r, k, (lm || s->objective == SND_OBJ_SEQ2SEQ) && s->vocab == 0 && !r->open, SONDE_EINPUT,
                 "%s needs a vocab", name);
+    KEY_FAIL_IF(r, k, s->objective == SND_OBJ_CLASS && s->family == SND_FAM_TRANSFORMER, SONDE_EINPUT,
+                "class needs family mlp or convnet, found transformer");
     KEY_FAIL_IF(r, k, s->objective == SND_OBJ_CLASS && s->outputs == 0 && !r->open, SONDE_EINPUT,
                 "class needs outputs (classes)");
     KEY_FAIL_IF(r, k, s->objective == SND_OBJ_SEQ2SEQ && s->arch != SND_ARCH_ENCDEC, SONDE_EINPUT,
