@@ -95,6 +95,15 @@ def main():
         check(frames and re.search(r"lr .* gradient .* loss scale 2\^1[5-8]   \d+ skipped", "\n".join(play(raw[:frames[-1]]))), "no loss scale is drawn")
         lines = [l for l in play(raw) if re.match(r" +(step +epoch|50|100|150) ", l)]
         check(" gradient  scale " in lines[0] and all(re.search(r" 2\^1[4-8] ", l) for l in lines[1:]), "\n".join(lines))
+        # numbers of any size keep the columns where they are
+        r = subprocess.run([BIN, "train", "each: x = x + F(N(x))", "family=transformer", "layers=2", "width=32", "heads=2", "--data", data, "--batch", "4",
+                            "--tokens", "32", "--steps", "10", "--optimizer", "sgd", "--lr", "1e6", "--clip", "0", "--warmup", "0", "--dtype", "f64"],
+                           capture_output=True, text=True, timeout=300)
+        lines = [l for l in r.stdout.splitlines() if re.match(r" +(step +epoch|[0-9]+ +[0-9.]+ )", l)]
+        check(r.returncode == 4 and len(lines) == 4 and any("e+2" in l for l in lines), r.stdout[:900])
+        for column in ("loss", "valid", "gradient"):
+            end = lines[0].index(column) + len(column)
+            check(all(l[end - 1] != " " and l[end] == " " for l in lines), f"{column} does not end at {end}:\n" + "\n".join(lines))
     finally:
         shutil.rmtree(top)
 

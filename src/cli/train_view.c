@@ -62,6 +62,13 @@ static const char *scale_text(char out[40], double scale) {
     return out;
 }
 
+// In a column of so many characters: an exponent costs digits.
+static const char *fitting(char out[40], double v, int digits, size_t width) {
+    if (isnan(v)) return "-";
+    while (strlen(snd_pretty(out, v, digits)) > width && digits > 1) digits--;
+    return out;
+}
+
 static void put_spark(const snd_train_view *v, snd_buf *b, const double *of, int n, int width, bool log) {
     double lo = INFINITY, hi = -INFINITY;
     snd_spark_range(of, n, width, &lo, &hi);
@@ -100,11 +107,11 @@ static void put_line(const snd_train_view *v, const snd_train_point *p, snd_buf 
     double log_rms[256];
     const int n = v->points < MOST_POINTS ? v->points : MOST_POINTS;
     snd_buf_printf(b, "%9lld  %8s  %7s  %7s  ", (long long)p->step, snd_pretty(epochs, p->epochs, 3),
-                   snd_pretty(loss, p->loss, 4), isnan(p->valid) ? "-" : snd_pretty(valid, p->valid, 4));
+                   fitting(loss, p->loss, 4, 7), fitting(valid, p->valid, 4, 7));
     if (!isnan(p->accuracy)) snd_buf_printf(b, "%6s %%  ", snd_pretty(hits, 100 * p->accuracy, 4));
     put_spark(v, b, v->losses, n, SPARK, false);
     for (int i = n; i < SPARK; i++) snd_buf_put(b, " ");
-    snd_buf_printf(b, "  %8s  %8s", snd_pretty(lr, p->lr, 3), snd_pretty(norm, p->grad_norm, 3));
+    snd_buf_printf(b, "  %8s  %8s", snd_pretty(lr, p->lr, 3), fitting(norm, p->grad_norm, 3, 8));
     if (p->scale > 0) snd_buf_printf(b, "  %5s", scale_text(scale, p->scale));
     snd_buf_printf(b, "  %8s  %7s  ", snd_pretty(speed, p->tokens_per_s, 3), time_text(left, p->seconds_left));
     put_spark(v, b, log_rms, layers_of(p, stream, log_rms, 256), STRIP, true);
