@@ -250,19 +250,20 @@ static snd_kgemm choose_kernel(const gemm_job *j) {
 
 // Our own loop copies up to 128 columns of B at a time, for 256 rows. Where that gives fewer than four tiles they have
 // fewer columns, down to a panel's 32: of fewer rows B would be copied twice. Tiles of about 256 x 192 suit oneDNN, whose
-// kernels are 48 columns wide and pack their operands anew for every tile (128 x 128 is 3 % slower, 64 wide a tenth). Where
-// there would be fewer than four, tiles are smaller, and a few large ones are cut once more, by rows where there are
+// kernels are 48 columns wide and pack their operands anew for every tile (128 x 128 is 3 % slower, 64 wide a tenth); but
+// 1024 columns give tiles of 176, since with five of 192 and a rest one of two threads has an eighth more to do than half.
+// Where there would be fewer than four, tiles are smaller, and a few large ones are cut once more, by rows where there are
 // enough, so that two or four threads find equal shares.
 static void choose_grid(gemm_job *j) {
     const bool own = j->how == SND_KGEMM_OWN;
     const int64_t panel = 32;
-    int64_t down = ceil_div(j->M, 256), over = ceil_div(j->N, own ? 4 * panel : 192), multiple = own ? panel : 48;
+    int64_t down = ceil_div(j->M, 256), over = ceil_div(j->N, own ? 4 * panel : 192), multiple = own ? panel : 16;
     const int64_t panels = j->N * down / (4 * panel); // of one of four tiles
     if (own && down * over < 4 && panels) over = ceil_div(j->N, panels * panel);
     if (down * over < 4 || (!own && j->M <= 128)) {
         down = ceil_div(j->M, 128);
         over = ceil_div(j->N, 128);
-        multiple = 16; // whole vectors
+        multiple = 16;
         const bool large = j->M * j->N * j->K >= 1 << 21;
         if (large && down * over % 2 && down * over < 8) {
             if (j->M >= 128)
