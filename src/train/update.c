@@ -127,37 +127,65 @@ static const void *gradient(const snd_net *n, const snd_weight *w, double scale,
     return g;
 }
 
+// Weights of fewer elements are tasks of one loop: a loop for each waits for its threads as long as it works.
+enum { ALONE = 1 << 19 };
+
+typedef struct each_job {
+    snd_trainer *t;
+    const snd_net *n;
+    const snd_kupdate *k;
+    double scale;
+    bool watch;
+    void (*one)(const struct each_job *, snd_weight *);
+} each_job;
+
+static void small_task(void *ctx, int64_t i) {
+    const each_job *j = ctx;
+    if (j->t->weights[i].n < ALONE) j->one(j, &j->t->weights[i]);
+}
+static void each_weight(each_job *j) {
+    snd_parallel(j->t->o.threads, j->t->n_weights, small_task, j);
+    for (int i = 0; i < j->t->n_weights; i++)
+        if (j->t->weights[i].n >= ALONE) j->one(j, &j->t->weights[i]);
+}
+
+static void norm_of(const each_job *j, snd_weight *w) {
+    const snd_trainer *t = j->t;
+    double factor;
+    const void *g = gradient(j->n, w, t->scale, &factor);
+    w->gsq = factor * factor * snd_k_sumsq(t->o.threads, t->o.dtype, w->n, g);
+    w->gmax = isfinite(w->gsq) ? NAN : fabs(factor) * snd_k_absmax(t->o.threads, t->o.dtype, w->n, g);
+}
+
 double snd_weights_norm(snd_trainer *t, const snd_net *n) {
-    double sum = 0, factor;
-    for (int i = 0; i < t->n_weights; i++) {
-        snd_weight *w = &t->weights[i];
-        const void *g = gradient(n, w, t->scale, &factor);
-        w->gsq = factor * factor * snd_k_sumsq(t->o.threads, t->o.dtype, w->n, g);
-        w->gmax = isfinite(w->gsq) ? NAN : fabs(factor) * snd_k_absmax(t->o.threads, t->o.dtype, w->n, g);
-        sum += w->gsq;
-    }
+    each_weight(&(each_job){.t = t, .n = n, .one = norm_of});
+    double sum = 0;
+    for (int i = 0; i < t->n_weights; i++) sum += t->weights[i].gsq;
     return sqrt(sum);
 }
 
-void snd_weights_update(snd_trainer *t, const snd_net *n, double lr, double scale, bool watch) {
-    snd_kupdate k = {.rule = t->opt->rule,
-                     .lr = lr,
-                     .beta1 = t->s.beta1,
-                     .beta2 = t->s.beta2,
-                     .eps = t->s.opt_eps,
-                     .step = t->step - t->skipped + 1};
-    for (int i = 0; i < t->n_weights; i++) {
-        snd_weight *w = &t->weights[i];
-        double factor, sums[2];
-        const void *g = gradient(n, w, t->scale, &factor);
-        k.decay = w->decay;
-        k.toward = w->toward;
-        k.scale = scale * factor;
-        snd_k_update(t->o.threads, t->o.dtype, &k, w->n, g, w->w, w->m, w->v, watch ? sums : NULL);
-        if (watch) {
-            w->wsq = sums[0];
-            w->usq = sums[1];
-        }
-        if (w->ema) add(t, w->n, 1 - t->s.ema, w->w, t->s.ema, w->ema);
+static void update_one(const each_job *j, snd_weight *w) {
+    const snd_trainer *t = j->t;
+    snd_kupdate k = *j->k;
+    double factor, sums[2];
+    const void *g = gradient(j->n, w, t->scale, &factor);
+    k.decay = w->decay;
+    k.toward = w->toward;
+    k.scale = j->scale * factor;
+    snd_k_update(t->o.threads, t->o.dtype, &k, w->n, g, w->w, w->m, w->v, j->watch ? sums : NULL);
+    if (j->watch) {
+        w->wsq = sums[0];
+        w->usq = sums[1];
     }
+    if (w->ema) add(t, w->n, 1 - t->s.ema, w->w, t->s.ema, w->ema);
+}
+
+void snd_weights_update(snd_trainer *t, const snd_net *n, double lr, double scale, bool watch) {
+    const snd_kupdate k = {.rule = t->opt->rule,
+                           .lr = lr,
+                           .beta1 = t->s.beta1,
+                           .beta2 = t->s.beta2,
+                           .eps = t->s.opt_eps,
+                           .step = t->step - t->skipped + 1};
+    each_weight(&(each_job){.t = t, .n = n, .k = &k, .scale = scale, .watch = watch, .one = update_one});
 }
