@@ -141,12 +141,9 @@ static sonde_status translate(job *j) {
 
 // ---- what is shown --------------------------------------------------------------------------------------------------------------
 
-static sonde_status measure_bleu(const job *j, const char *path, snd_bleu *out) {
-    char *text;
-    size_t n;
+static sonde_status compare(const job *j, const char *path, char *text, size_t n, snd_bleu *out) {
     line *ref;
     int64_t count;
-    SND_TRY(snd_cli_read_text(j->c, path, &text, &n));
     SND_TRY(cut_lines(j->c->arena, text, n, &ref, &count));
     j->c->file_at_fault = true;
     SND_FAIL_IF(count != j->n, SONDE_EINPUT, "%s has %lld lines, the source has %lld; as many are needed", path,
@@ -159,7 +156,14 @@ static sonde_status measure_bleu(const job *j, const char *path, snd_bleu *out) 
         a[i] = (snd_text){j->lines[i].out.s ? j->lines[i].out.s : "", j->lines[i].out.len};
         b[i] = (snd_text){ref[i].s, ref[i].n};
     }
-    const sonde_status s = snd_bleu_corpus(a, b, j->n, out);
+    return snd_bleu_corpus(a, b, j->n, out);
+}
+
+static sonde_status measure_bleu(const job *j, const char *path, snd_bleu *out) {
+    char *text;
+    size_t n;
+    SND_TRY(snd_cli_read_text(j->c, path, &text, &n));
+    const sonde_status s = compare(j, path, text, n, out);
     snd_free(text);
     return s;
 }

@@ -89,7 +89,8 @@ typedef struct snd_step {
 
 /// Draws the weights and plans every shape that batches can have. `settings` must be resolved; spec, set and batches are
 /// borrowed.
-/// errors  those of snd_model_build; SONDE_EUNSUPPORTED: a model without a loss
+/// errors  those of snd_model_build; SONDE_EUNSUPPORTED: a model without a loss; SONDE_ESHAPE: data that do not fit the model, with
+///         all that it lacks and the keys that give it
 sonde_status snd_trainer_create(const snd_spec *spec, const snd_train_settings *settings, const snd_set *set,
                                 const snd_trainer_opts *o, snd_trainer **out) SONDE_MUST_CHECK;
 void snd_trainer_destroy(snd_trainer *t);                  // NULL is fine
