@@ -272,7 +272,8 @@ static sonde_status name_nonfinite(snd_watcher *w, snd_trainer *t, const snd_ste
     const rule r = t->dynamic ? SCALE_COLLAPSE : !fixed ? NONFINITE : isfinite(s->loss) ? SCALE_FIXED : F16_OVERFLOW;
     if (r == SCALE_COLLAPSE) snprintf(then, sizeof then, ", and the loss scale has fallen to 1 already");
     if (r == SCALE_FIXED) snprintf(then, sizeof then, ", with a loss scale that stays at %s", num(scale, t->scale));
-    if (r == F16_OVERFLOW) snprintf(then, sizeof then, ", beyond 65504 in f16, whatever the loss scale");
+    if (r == F16_OVERFLOW)
+        snprintf(then, sizeof then, ", in f16, whose largest number is 65504, whatever the loss scale");
     SND_TRY(say_nonfinite(w, t, r, then, &why));
     w->found[r].level = SND_LEVEL_ERROR; // it ends the run
     SND_FAIL(SONDE_EDIVERGED, "%s", why);
@@ -283,7 +284,8 @@ static sonde_status look_at_skipped(snd_watcher *w, snd_trainer *t, const snd_st
     const char *why;
     const rule r = isfinite(s->loss) ? F16_GRADIENT : F16_OVERFLOW;
     if (w->found[r].found) return SONDE_OK;
-    return say_nonfinite(w, t, r, ", beyond 65504 in f16; the step is skipped and the loss scale halved", &why);
+    return say_nonfinite(
+        w, t, r, ", in f16, whose largest number is 65504; the step is skipped and the loss scale halved", &why);
 }
 
 static void look_at_lost(snd_watcher *w, const snd_step *s) {
