@@ -148,6 +148,15 @@ def halves(data, top):
     d, v = f16(["pre", *model, start], "--loss-scale", "1e9", code=4)
     check(set(v) == {"loss-scale-too-large"} and v["loss-scale-too-large"]["value"] == 1e9, str(v))
     check("--loss-scale dynamic" in v["loss-scale-too-large"]["try"] and "stays at 1e+09" in v["loss-scale-too-large"]["why"], str(v))
+    # a run that ends without a loss has not ended well: by its validation where it has one, else by its last step
+    wild = ["--lr", "1e4", "--warmup", "0", "--eval-every", "1"]
+    for steps, where, more, why in (("6", "layers.0.A.out, step 2", [], "; the validation loss after step 6, "),
+                                    ("6", "layers.0.A.out, step 2", ["--valid-share", "0"], "; the loss after step 6, "),
+                                    ("1", "validation, step 1", [], "the validation loss after step 1, ")):
+        d, v = f16(["pre", *model, start], *wild, "--steps", steps, *more, code=4)
+        v, m = v["f16-overflow"], d["summary"]["metrics"]
+        check(v["level"] == "error" and v["where"] == where and why in v["why"], f"{steps} {more}: {v}")
+        check(m["steps"] == int(steps) and m.get("best_step") is None, f"{steps} {more}: {m}")
     # what underflows: the smaller the scale the more, until little is learned
     lost, losses = [], []
     for scale in ("dynamic", "1", "1e-3", "1e-5"):

@@ -1316,6 +1316,18 @@ static void old_checkpoints_go(void **state) {
     close_job(&j);
 }
 
+static void no_number_is_never_the_best(void **state) {
+    (void)state;
+    const double losses[] = {NAN, 3, 2, NAN, 2.5, 2, INFINITY};
+    snd_train_state st = {.best_valid = NAN};
+    for (int i = 0; i < 7; i++) {
+        snd_train_validated(&st, i, losses[i], 0.5);
+        CHECK_SAME(st.valid, losses[i]);
+        CHECK_SAME(st.best_valid, i == 0 ? NAN : i == 1 ? 3 : 2);
+        assert_int_equal(st.best_step, i < 2 ? i : 2);
+    }
+}
+
 // A gradient that is not finite is told, and moves nothing.
 static void a_nan_is_not_learned(void **state) {
     (void)state;
@@ -1473,6 +1485,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_damaged_checkpoint_is_refused),
         cmocka_unit_test(a_checkpoint_without_sums_loads),
         cmocka_unit_test(old_checkpoints_go),
+        cmocka_unit_test(no_number_is_never_the_best),
         cmocka_unit_test(a_nan_is_not_learned),
         cmocka_unit_test(schedules_have_no_corner),
         cmocka_unit_test(settings_are_checked),

@@ -347,14 +347,7 @@ sonde_status sonde_trainer_eval(sonde_trainer *t, sonde_split split, int64_t bat
     SND_FAIL_IF(split < SONDE_SPLIT_TRAIN || split > SONDE_SPLIT_TEST, SONDE_EUSAGE, "split %d; TRAIN, VALID or TEST",
                 (int)split);
     SND_TRY(snd_trainer_eval(t->t, (snd_split)(split - SONDE_SPLIT_TRAIN), batches, &l, &a));
-    if (split == SONDE_SPLIT_VALID) {
-        t->state.valid = l;
-        t->state.accuracy = a;
-        if (!(t->state.best_valid <= l)) {
-            t->state.best_valid = l;
-            t->state.best_step = snd_trainer_steps(t->t);
-        }
-    }
+    if (split == SONDE_SPLIT_VALID) snd_train_validated(&t->state, snd_trainer_steps(t->t), l, a);
     put_eval(l, a, loss, accuracy);
     return SONDE_OK;
 }

@@ -127,11 +127,18 @@ void snd_layers_read(snd_trainer *t, const snd_net *n);
 /// Adds what the weights noted when they were moved; a step that did not has nothing to say of them.
 void snd_layers_weigh(snd_trainer *t, bool moved);
 
+// nonfinite.c
+/// The first weight, as the nets read it, that is not finite; NULL: none.
+const char *snd_trainer_bad_weight(const snd_trainer *t);
+
 typedef struct snd_watcher snd_watcher;
 sonde_status snd_watcher_make(snd_trainer *t, double first_loss, snd_watcher **out) SONDE_MUST_CHECK;
 /// errors  SONDE_EDIVERGED: the run is to end; its finding says why
 sonde_status snd_watcher_step(snd_watcher *w, snd_trainer *t, const snd_step *s) SONDE_MUST_CHECK;
 void snd_watcher_valid(snd_watcher *w, int64_t step, double loss);
+/// After the last step: the loss that the run ends with, a validation's where it has one.
+/// errors  SONDE_EDIVERGED: it is not finite
+sonde_status snd_watcher_end(snd_watcher *w, const snd_trainer *t, double loss, bool validated) SONDE_MUST_CHECK;
 /// Findings as verdicts on the run of this label; one "ok" where there are none.
 void snd_watcher_tell(const snd_watcher *w, snd_record *r, const char *label);
 

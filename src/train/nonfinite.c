@@ -82,7 +82,7 @@ static void first_bad(const probe *p, snd_arena *a, const char **where, const ch
 }
 
 // A weight comes before all values: what they become is its doing.
-static const char *bad_weight(const snd_trainer *t) {
+const char *snd_trainer_bad_weight(const snd_trainer *t) {
     for (int i = 0; i < t->n_weights; i++) {
         const snd_weight *w = &t->weights[i];
         const void *read = t->halves ? t->halves[w->param] : w->w; // a weight may leave f16
@@ -136,7 +136,7 @@ static sonde_status search_part(snd_trainer *t, snd_arena *a, int64_t part, cons
 }
 
 sonde_status snd_trainer_find_nonfinite(snd_trainer *t, snd_arena *a, const char **where, const char **text) {
-    *where = bad_weight(t);
+    *where = snd_trainer_bad_weight(t);
     *text = *where ? snd_arena_printf(a, "the weight %s is not finite", *where) : NULL;
     swap_failed(t);
     sonde_status s = SONDE_OK;

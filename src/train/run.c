@@ -18,19 +18,24 @@ typedef struct run {
     bool looked;
 } run;
 
+void snd_train_validated(snd_train_state *st, int64_t step, double loss, double accuracy) {
+    st->valid = loss;
+    st->accuracy = accuracy;
+    if (isnan(loss) || st->best_valid <= loss) return;
+    st->best_valid = loss;
+    st->best_step = step;
+}
+
 // ---- a point --------------------------------------------------------------------------------------------------------------------
 
 static sonde_status validate(run *r, double *valid) {
     *valid = NAN;
     if (snd_batches_count(r->t->batches, SND_SPLIT_VALID) == 0) return SONDE_OK;
-    SND_TRY(snd_trainer_eval(r->t, SND_SPLIT_VALID, r->s->eval_batches, valid, &r->state.accuracy));
-    r->state.valid = *valid;
+    double accuracy;
+    SND_TRY(snd_trainer_eval(r->t, SND_SPLIT_VALID, r->s->eval_batches, valid, &accuracy));
+    snd_train_validated(&r->state, r->t->step, *valid, accuracy);
     snd_watcher_valid(r->watcher, r->t->step, *valid);
     snd_history_valid(r->history, r->t->step, *valid);
-    if (!(r->state.best_valid <= *valid)) {
-        r->state.best_valid = *valid;
-        r->state.best_step = r->t->step;
-    }
     return SONDE_OK;
 }
 
@@ -55,6 +60,7 @@ static snd_train_point point_at(const run *r, const snd_step *last) {
 }
 
 static sonde_status point(run *r, const snd_step *last) {
+    const bool ends = last->step == r->s->steps, validated = snd_batches_count(r->t->batches, SND_SPLIT_VALID) > 0;
     double valid;
     SND_TRY(validate(r, &valid));
     snd_train_point p = point_at(r, last);
@@ -64,7 +70,8 @@ static sonde_status point(run *r, const snd_step *last) {
     r->since_loss = r->since_sec = 0;
     r->since_steps = r->since_targets = 0;
     if (r->o->point) r->o->point(r->o->ctx, &p);
-    return snd_log_valid(r->log, last->step, valid, p.accuracy);
+    SND_TRY(snd_log_valid(r->log, last->step, valid, p.accuracy));
+    return ends ? snd_watcher_end(r->watcher, r->t, validated ? valid : last->loss, validated) : SONDE_OK;
 }
 
 // ---- the loop -------------------------------------------------------------------------------------------------------------------

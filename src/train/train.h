@@ -145,6 +145,8 @@ typedef struct snd_train_state {
     double first_loss, valid, best_valid, accuracy;    // NaN: none
     int64_t best_step, targets;                // targets: asked for so far
 } snd_train_state;
+/// A validation's loss and accuracy after this step. A loss that is no number is never the best one.
+void snd_train_validated(snd_train_state *st, int64_t step, double loss, double accuracy);
 
 /// DIR/checkpoints/STEP with model.safetensors (parameters and running statistics under their contract names), ema.safetensors
 /// (the same names) where there is a running average, optimizer.safetensors, spec.yaml (model, train, data), tokenizer.json where
@@ -196,8 +198,8 @@ typedef struct snd_train_result {
 const char *snd_train_file(int i);
 /// Trains to the last step. metrics.jsonl in dir gets a line per step; checkpoints as save_every says, at the end, and when
 /// stopped.
-/// errors  SONDE_EINTERRUPTED: stopped between two steps, and saved;  SONDE_EDIVERGED: the loss is not finite, or far above its
-///         start (src/train/watch.def); the record says where. Both leave the record filled.
+/// errors  SONDE_EINTERRUPTED: stopped between two steps, and saved;  SONDE_EDIVERGED: the loss is not finite (that of a step, or
+///         the last validation's), or far above its start (src/train/watch.def); the record says where. Both leave the record filled.
 sonde_status snd_train_run(const snd_spec *spec, const snd_train_settings *s, const snd_set *set, const snd_train_opts *o,
                            snd_train_result *out) SONDE_MUST_CHECK;
 

@@ -330,6 +330,23 @@ void snd_watcher_valid(snd_watcher *w, int64_t step, double loss) {
              num(a, loss), num(b, w->unigram)));
 }
 
+// In f16 the first overflow is the place, where a step had one; and in the middle of a run it may pass, so only the end is asked.
+sonde_status snd_watcher_end(snd_watcher *w, const snd_trainer *t, double loss, bool validated) {
+    if (isfinite(loss)) return SONDE_OK;
+    const rule r = t->stored ? F16_OVERFLOW : NONFINITE;
+    struct finding *f = &w->found[r];
+    const char *weight = f->found ? NULL : snd_trainer_bad_weight(t), *kind = validated ? "validation loss" : "loss";
+    const char *why = snd_arena_printf(w->arena, "the %s after step %lld, the run's last, is not finite%s%s", kind,
+                                       (long long)t->step, weight ? ", nor is the weight " : "", weight ? weight : "");
+    const char *all = f->found && why ? snd_arena_printf(w->arena, "%s; %s", f->why, why) : why;
+    if (!all) return SONDE_ENOMEM;
+    find(w, r, snd_arena_printf(w->arena, "%s, step %lld", validated ? "validation" : "loss", (long long)t->step), NAN,
+         r == NONFINITE ? NAN : ROWS[r].threshold, all);
+    f->why = all;
+    f->level = SND_LEVEL_ERROR; // it ends the run
+    SND_FAIL(SONDE_EDIVERGED, "%s", why);
+}
+
 // By what is set, and by whether anything was moved yet.
 static const char *remedy_of(const snd_watcher *w, rule i, snd_record *r) {
     const struct remedy *m = &REMEDY[i];
