@@ -25,6 +25,7 @@ try 0 train pre layers=2 width=32 heads=2 --data text --steps 60 --save-every 20
 try 0 eval lm; out "nats per target"; out "bits per byte"; out "32 tokens, 16 apart"
 try 0 eval lm --json; json 'd["schema"] == "sonde.eval/1" and 0 < d["nats"] < d["uniform_entropy"]'
 json 'abs(d["bits_per_byte"] - d["nats"] * d["targets"] / d["bytes"] / 0.6931471805599453) < 1e-12'
+try 2 eval lm --stride 33; err "a stride of 33 is beyond the window of 32"
 try 0 eval lm --data text --stride 8 --json; json 'd["split"] == "all of it" and d["stride"] == 8'
 json 'd["targets"] == d["bytes"] == len(open("text").read()) - 1'
 printf 'ΩΩΩ the cat sat on the mat and the dog sat' >strange # Ω: two bytes, unknown
@@ -208,7 +209,12 @@ for kind, n in ("train", 90), ("t10k", 30):
     open(f"images/{kind}-labels-idx1-ubyte", "wb").write(struct.pack(">2I", 0x801, n) + bytes(i % 3 for i in range(n)))
 END
 idle "--test-share has no effect with test-data t10k-*, only with none" --data images --test-share 0.2
+try 3 train pre layers=1 width=32 --steps 1 --data images --valid-data text; err "text: images have no validation or test file of their own"
 rm images/t10k-*
+mv images/train-labels-idx1-ubyte labels; head -c 12 labels >images/train-labels-idx1-ubyte
+try 3 train pre layers=1 width=32 --steps 1 --data images; err "sonde train: $PWD/images/train-labels-idx1-ubyte: sizes"
+mv labels images/train-labels-idx1-ubyte; : >blank
+try 3 train pre layers=1 width=32 --steps 1 --data blank; err "sonde train: $PWD/blank: empty"
 try 0 train pre layers=1 width=32 --steps 1 --batch 2 --data images --test-share 0.2; err "from the data: inputs=16, outputs=3"; err "18 for the test"
 for verb in "train pre --steps 1" "measure pre vocab=8 position=rope"; do
     try 3 $verb family=transformer layers=1 width=32 --data images -q; err "family=transformer takes tokens, images need family=convnet or mlp"

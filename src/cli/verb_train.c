@@ -135,16 +135,19 @@ static sonde_status open_set(snd_cli *c, const snd_spec *spec, const snd_data_se
     const bool open = family_open(c, spec, d);
     *task = open ? SND_TASK_LM : snd_train_task(spec);
     sonde_status s = snd_set_open(d, *task, set);
-    if (s != SONDE_OK && open) { // no text: rows with a class
+    if (s != SONDE_OK && open) {                                                  // no text: rows with a class
+        const bool no_text = s == SONDE_EUNSUPPORTED && d->kind == SND_DATA_AUTO; // but images, whose fault it is then
+        const sonde_status first = s;
         char said[512];
         snprintf(said, sizeof said, "%s", sonde_error_message());
         *task = SND_TASK_CLASS;
-        if (snd_set_open(d, *task, set) == SONDE_OK) return SONDE_OK;
-        s = snd_fail(s, __FILE__, __LINE__, "%s", said);
+        s = snd_set_open(d, *task, set);
+        if (s == SONDE_OK) return s;
+        if (!no_text) s = snd_fail(first, __FILE__, __LINE__, "%s", said);
     }
     c->file_at_fault = s != SONDE_OK;
     const bool images = spec->family == SND_FAM_CONVNET;
-    if ((s == SONDE_EINPUT || s == SONDE_ESYNTAX) && *task == SND_TASK_CLASS && !snd_data_has_classes(d))
+    if ((s == SONDE_EINPUT || s == SONDE_ESYNTAX) && *task == SND_TASK_CLASS && !open && !snd_data_has_classes(d))
         return snd_fail_prefix(s, "family %s learns from %s with a class (a text needs family=transformer): ",
                                snd_family_name(spec->family), images ? "images" : "rows");
     SND_FAIL_IF(s == SONDE_OK && images && snd_set_kind(*set) == SND_DATA_TABLE, SONDE_EINPUT,

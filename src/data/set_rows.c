@@ -124,8 +124,9 @@ static sonde_status read_image_folder(snd_set *d) {
     SND_FAIL_IF(!snd_is_folder(folder), SONDE_EIO,
                 "%s: no folder; images are read from one with train-images-idx3-ubyte and train-labels-idx1-ubyte",
                 folder);
-    SND_FAIL_IF(d->settings.valid_path || d->settings.test_path, SONDE_EUNSUPPORTED,
-                "%s: images have no validation or test files of other names; t10k-* of the same folder is the test",
+    const char *own = d->settings.valid_path ? d->settings.valid_path : d->settings.test_path;
+    SND_FAIL_IF(own, SONDE_EUNSUPPORTED,
+                "%s: images have no validation or test file of their own; the test is t10k-* of their folder, %s", own,
                 folder);
     SND_TRY(read_images(d, folder, "train", true, SND_SPLIT_TRAIN));
     return read_images(d, folder, "t10k", false, SND_SPLIT_TEST);

@@ -114,7 +114,7 @@ static sonde_status language(job *j) {
     W = W < n - 1 ? W : n - 1;
     j->out->window = W;
     j->out->stride = j->o->stride ? j->o->stride : (W + 1) / 2;
-    SND_FAIL_IF(j->o->stride > W, SONDE_ERANGE,
+    SND_FAIL_IF(j->o->stride > W, SONDE_EUSAGE,
                 "a stride of %lld is beyond the window of %lld: tokens would be left out", (long long)j->o->stride,
                 (long long)W);
     const int64_t rows = j->o->rows ? j->o->rows : 8;

@@ -29,7 +29,7 @@ typedef struct snd_eval_result {
 
 /// lm: every token of the split but the first is scored once, the first window's all, then the last `stride` of each window:
 /// so with at least window - stride tokens before it. mlm, seq2seq, class: the split's batches, as validation while training.
-/// errors  those of the model's graph; SONDE_EINPUT: a split without data; SONDE_ERANGE: stride beyond the window;
+/// errors  those of the model's graph; SONDE_EINPUT: a split without data; SONDE_EUSAGE: stride beyond the window;
 ///         SONDE_EINTERRUPTED
 sonde_status snd_eval(snd_arena *a, snd_weights *net, const snd_set *set, const snd_eval_opts *o,
                       snd_eval_result *out) SONDE_MUST_CHECK;
