@@ -475,6 +475,7 @@ static void csv_good(void **state) {
                SND_F64, SND_SHAPE(2, 1), (double[]){7, 8});
     check_good(snd_csv_parse, BYTES("nan,inf,-inf\n"), SND_F64, SND_SHAPE(1, 3), (double[]){NAN, INFINITY, -INFINITY});
     check_good(snd_csv_parse, BYTES("a,b\n1,2\n"), SND_F64, SND_SHAPE(1, 2), (double[]){1, 2});
+    check_good(snd_csv_parse, BYTES(",b\n1,2\n"), SND_F64, SND_SHAPE(1, 2), (double[]){1, 2});
     check_good(snd_csv_parse, BYTES("a,b\n"), SND_F64, SND_SHAPE(0, 2), NULL);
     check_good(snd_csv_parse, BYTES("1\r2\r"), SND_F64, SND_SHAPE(2, 1), (double[]){1, 2});
     snd_array a;
@@ -495,6 +496,7 @@ static void csv_bad(void **state) {
     check_bad(snd_csv_parse, BYTES("1,2\n\n3,x\n"), SONDE_EINPUT, "line 3, column 2: 'x' is not a number");
     check_bad(snd_csv_parse, BYTES("1,2\n,4\n"), SONDE_EINPUT, "line 2, column 1: '' is not a number");
     check_bad(snd_csv_parse, BYTES("1,2\n3,\n"), SONDE_EINPUT, "line 2, column 2: '' is not a number");
+    check_bad(snd_csv_parse, BYTES("1,,2\n3,4,5\n"), SONDE_EINPUT, "line 1, column 2: '' is not a number");
     check_bad(snd_csv_parse, BYTES("a,b\nc,d\n"), SONDE_EINPUT, "line 2, column 1: 'c'");
     check_bad(snd_csv_parse, BYTES("1;2\n1,5;2\n"), SONDE_EINPUT, "line 2, column 1: '1,5' is not a number");
     check_bad(snd_csv_parse, BYTES("1,2\n0x10,2\n"), SONDE_EINPUT, "'0x10'");

@@ -127,12 +127,12 @@ static const char *field(const table *t, int64_t i) {
     return t->text.s + t->start[i];
 }
 
-// Words aside: a first line with another text in it is a header.
-static bool all_numbers(const table *t) {
+// Words aside: a first line with another text in it. An empty field is none, it is a number that is missing.
+static bool is_header(const table *t) {
     double v;
     for (int64_t i = 0; i < t->n_fields; i++)
-        if (i != t->words_at && !snd_parse_num(field(t, i), &v, NULL)) return false;
-    return true;
+        if (i != t->words_at && *field(t, i) && !snd_parse_num(field(t, i), &v, NULL)) return true;
+    return false;
 }
 
 static sonde_status take_header(table *t) {
@@ -231,7 +231,7 @@ static sonde_status take_row(table *t) {
 
 static sonde_status take_first(table *t) {
     if (t->has_words) t->words_at = words_by_number(t);
-    const bool header = !all_numbers(t);
+    const bool header = is_header(t);
     if (header) SND_TRY(take_header(t));
     if (t->has_words) SND_TRY(find_words(t));
     return header ? SONDE_OK : take_row(t);
