@@ -52,8 +52,8 @@ sonde_status snd_npy_parse(const char *name, const uint8_t *bytes, size_t n, snd
 sonde_status snd_csv_parse(const char *name, const uint8_t *bytes, size_t n, snd_array *out) SONDE_MUST_CHECK;
 
 /// The same with words in one column: the one that the header calls `column`, or whose number from 1 it is; NULL: the last.
-/// Different words are numbered as they come, and stand in out->words. The first line is a header when another column is no
-/// number there.
+/// Different words are numbered as they come, and stand in out->words. The first line is a header when another column has a
+/// text there that is no number.
 /// errors  SONDE_ENAME: no such column
 sonde_status snd_csv_parse_words(const char *name, const uint8_t *bytes, size_t n, const char *column,
                                  snd_array *out) SONDE_MUST_CHECK;
