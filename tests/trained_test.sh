@@ -25,6 +25,7 @@ try 0 train pre layers=2 width=32 heads=2 --data text --steps 60 --save-every 20
 try 0 eval lm; out "nats per target"; out "bits per byte"; out "32 tokens, 16 apart"
 try 0 eval lm --json; json 'd["schema"] == "sonde.eval/1" and 0 < d["nats"] < d["uniform_entropy"]'
 json 'abs(d["bits_per_byte"] - d["nats"] * d["targets"] / d["bytes"] / 0.6931471805599453) < 1e-12'
+try 2 train pre layers=1 width=32 --data text --ema 1; err "--ema: 1 is outside 0 to 0.999999999"
 try 2 eval lm --stride 33; err "a stride of 33 is beyond the window of 32"
 try 0 eval lm --data text --stride 8 --json; json 'd["split"] == "all of it" and d["stride"] == 8'
 json 'd["targets"] == d["bytes"] == len(open("text").read()) - 1'

@@ -220,10 +220,10 @@ static sonde_status set_number(const snd_opt_row *o, const char *text, struct sn
                     o->name, text, o->min, o->max);
         return SONDE_OK;
     case SND_OPT_NUM: {
-        char lo[40], hi[40];
+        char lo[40], hi[40]; // with the digits that tell 0.999999999 from a 1 that is refused
         SND_FAIL_IF(!snd_parse_num(text, &v->d, NULL), SONDE_EUSAGE, "--%s: '%s' is not a number", o->name, text);
         SND_FAIL_IF(!(v->d >= o->min && v->d <= o->max), SONDE_EUSAGE, "--%s: %s is outside %s to %s", o->name, text,
-                    snd_format_num(lo, o->min, 6), snd_format_num(hi, o->max, 6));
+                    snd_format_num(lo, o->min, 9), snd_format_num(hi, o->max, 9));
         return SONDE_OK;
     }
     case SND_OPT_BYTES:
