@@ -374,7 +374,7 @@ static void windows_score_every_token_once(void **state) {
     }
     snd_eval_result r;
     const snd_eval_opts wide = {.split = SND_SPLIT_VALID, .window = 8, .stride = 9};
-    assert_int_equal(snd_eval(m.a, &m.net, set, &wide, &r), SONDE_ERANGE);
+    assert_int_equal(snd_eval(m.a, &m.net, set, &wide, &r), SONDE_EUSAGE);
     snd_set_close(set);
     close_model(&m);
     // two symbols, 3 to 1: their own entropy
