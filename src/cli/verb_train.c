@@ -348,20 +348,15 @@ static sonde_status find_resumed(snd_cli *c, earlier *e) {
 // What a run's checkpoints are made of: with another one they would not fit.
 static sonde_status refuse_changes(const snd_cli *c, const snd_spec *spec) {
     static const char *const keys[] = {"seed", "dtype", "optimizer"};
-    const char *const *part;
-    const int n = snd_opt_given(c, "resume") ? snd_spec_section(spec, "train", &part) : 0;
-    for (int k = 0; k < 3; k++) {
-        const size_t length = strlen(keys[k]);
+    for (int k = 0; k < 3 && snd_opt_given(c, "resume"); k++) {
         const char *said = snd_opt_said(c, keys[k]) ? snd_opt_text(c, keys[k]) : NULL;
-        for (int i = 0; i < n && said; i++) {
-            int64_t a, b;
-            if (strncmp(part[i], keys[k], length) != 0 || part[i][length] != '=') continue;
-            const char *was = part[i] + length + 1;
-            const bool same = !strcmp(said, was) ||
-                              (snd_parse_int(said, &a, NULL) && snd_parse_int(was, &b, NULL) && a == b); // 07 is 7
-            SND_FAIL_IF(!same, SONDE_EUSAGE, "--%s %s: the run was begun with %s and goes on with it; leave --%s out",
-                        keys[k], said, was, keys[k]);
-        }
+        const char *was = snd_spec_said(spec, "train", keys[k]);
+        if (!said || !was) continue;
+        int64_t a, b;
+        const bool same =
+            !strcmp(said, was) || (snd_parse_int(said, &a, NULL) && snd_parse_int(was, &b, NULL) && a == b); // 07 is 7
+        SND_FAIL_IF(!same, SONDE_EUSAGE, "--%s %s: the run was begun with %s and goes on with it; leave --%s out",
+                    keys[k], said, was, keys[k]);
     }
     return SONDE_OK;
 }

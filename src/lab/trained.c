@@ -97,13 +97,9 @@ sonde_status snd_trained_find(snd_arena *a, const char *word, const char *which,
 }
 
 int64_t snd_trained_tokens(const snd_spec *s) {
-    static const char key[] = "tokens=";
-    const char *const *pairs;
-    const int n = snd_spec_section(s, "train", &pairs);
+    const char *said = snd_spec_said(s, "train", "tokens");
     int64_t tokens = 0;
-    for (int i = 0; i < n; i++)
-        if (!strncmp(pairs[i], key, sizeof key - 1) && !snd_parse_int(pairs[i] + sizeof key - 1, &tokens, NULL))
-            tokens = 0;
+    if (said && !snd_parse_int(said, &tokens, NULL)) tokens = 0;
     return tokens > 0 && s->family == SND_FAM_TRANSFORMER ? tokens : 0;
 }
 

@@ -241,6 +241,15 @@ int snd_spec_section(const snd_spec *s, const char *section, const char *const *
     return i < 0 ? 0 : s->part[i].n;
 }
 
+const char *snd_spec_said(const snd_spec *s, const char *section, const char *key) {
+    const char *const *pairs, *said = NULL;
+    const int n = snd_spec_section(s, section, &pairs);
+    const size_t length = strlen(key);
+    for (int i = 0; i < n; i++)
+        if (!strncmp(pairs[i], key, length) && pairs[i][length] == '=') said = pairs[i] + length + 1;
+    return said;
+}
+
 sonde_status snd_spec_title(snd_arena *a, const char *yaml, const char **title, const char **notes) {
     snd_ynode *root;
     *title = *notes = NULL;

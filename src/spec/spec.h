@@ -105,6 +105,8 @@ void snd_spec_print_yaml(const snd_spec *s, snd_buf *b);
 void snd_spec_each(const snd_spec *s, void (*put)(void *ctx, const char *key, const char *text, bool bare), void *ctx);
 /// Options from a file's measure:/train:/data: part, as key=value strings, to be applied before the command line's.
 int snd_spec_section(const snd_spec *s, const char *section, const char *const **pairs);
+/// What such a part says of one option; NULL: nothing.
+const char *snd_spec_said(const snd_spec *s, const char *section, const char *key);
 /// Title and notes of a preset's text, without resolving the model; either may come back NULL.
 sonde_status snd_spec_title(snd_arena *a, const char *yaml, const char **title, const char **notes) SONDE_MUST_CHECK;
 
