@@ -79,7 +79,11 @@ static void packing_rounds_to_nearest_even(void **state) {
             against_model(w, kind & 1, kind & 2, 1 + n % 5, n, (int)(n % 4));
             against_model(w, kind & 1, kind & 2, n, n, 1);
         }
-    EACH_WAY(w) against_model(w, true, false, 64, SND_BF16_DEPTH, 0);
+    EACH_WAY(w)
+    for (int kind = 0; kind < 4; kind++) {
+        against_model(w, kind & 1, kind & 2, 64, SND_BF16_DEPTH, 0);
+        against_model(w, kind & 1, kind & 2, 600, 70, 1); // wider than what is turned at a time
+    }
 }
 
 // ---- products -------------------------------------------------------------------------------------------------------
@@ -100,11 +104,18 @@ static double element(const arr *a, bool trans, int64_t ld, int64_t i, int64_t k
 }
 
 // The product in memory of its own, with guards behind the scratch.
+static double product_bias(int th, bool ta, bool tb, shape s, double alpha, const arr *A, int64_t lda, const arr *B,
+                           int64_t ldb, double beta, arr *C, int64_t ldc, const arr *bias) {
+    arr scratch = arr_make(SND_F32, (int64_t)(snd_k_gemm_bf16_scratch(s.M, s.K) / sizeof(float)), 0);
+    const double top = snd_k_gemm_bf16(th, ta, tb, s.M, s.N, s.K, alpha, A->p, lda, B->p, ldb, beta, C->p, ldc,
+                                       bias ? bias->p : NULL, scratch.p);
+    arr_free(&scratch);
+    return top;
+}
+
 static void product(int th, bool ta, bool tb, shape s, double alpha, const arr *A, int64_t lda, const arr *B,
                     int64_t ldb, double beta, arr *C, int64_t ldc) {
-    arr scratch = arr_make(SND_F32, (int64_t)(snd_k_gemm_bf16_scratch(s.M, s.K) / sizeof(float)), 0);
-    snd_k_gemm_bf16(th, ta, tb, s.M, s.N, s.K, alpha, A->p, lda, B->p, ldb, beta, C->p, ldc, scratch.p);
-    arr_free(&scratch);
+    product_bias(th, ta, tb, s, alpha, A, lda, B, ldb, beta, C, ldc, NULL);
 }
 
 static void against_reference(int th, bool ta, bool tb, shape s, double alpha, double beta, int shift) {
@@ -230,6 +241,46 @@ static void large_results_are_the_same(void **state) {
     }
 }
 
+// The bits of the product and the sum apart, and the largest magnitude of what was written, wherever it stands.
+static void bias_is_a_sum_of_its_own(void **state) {
+    (void)state;
+    static const struct {
+        shape s;
+        double alpha, beta;
+    } cases[] = {{{70, 83, 40}, 1, 0}, {{70, 83, 300}, -0.5, 0}, {{33, 300, 7}, 1, 2}, {{1030, 1100, 5}, 1, 0},
+                 {{5, 7, 0}, 1, 0},    {{0, 7, 3}, 1, 0},        {{520, 16, 9}, 1, 1}};
+    EACH_WAY(w)
+    for (unsigned c = 0; c < sizeof cases / sizeof *cases; c++) {
+        const shape s = cases[c].s;
+        const int64_t ldc = s.N + (c % 2 ? 3 : 0);
+        arr A = arr_draw(SND_F32, s.M * s.K, 0, "A", 1), B = arr_draw(SND_F32, s.N * s.K, 0, "B", 1),
+            bias = arr_draw(SND_F32, s.N, 1, "bias", 1), C = arr_draw(SND_F32, s.M * ldc, 0, "C", 1),
+            want = arr_copy(&C, 0);
+        product(2, false, true, s, cases[c].alpha, &A, s.K, &B, s.K, cases[c].beta, &want, ldc);
+        double most = 0;
+        for (int64_t i = 0; i < s.M; i++)
+            for (int64_t j = 0; j < s.N; j++) {
+                put(&want, i * ldc + j, at(&want, i * ldc + j) + at(&bias, j));
+                most = fmax(most, fabs(at(&want, i * ldc + j)));
+            }
+        CHECK_SAME(product_bias(2, false, true, s, cases[c].alpha, &A, s.K, &B, s.K, cases[c].beta, &C, ldc, &bias),
+                   most);
+        if (!same_bits(&C, &want)) fail_msg("%s: case %u: another sum with the bias", snd_k_bf16_name(), c);
+        for (int64_t i = 0; i < s.M * s.K && c == 0; i += 13) { // each place in turns: the largest, then NaN
+            const double old = at(&A, i), f = cases[c].beta;
+            put(&A, i, 1e4);
+            const double top = product_bias(2, false, true, s, 1, &A, s.K, &B, s.K, f, &C, ldc, NULL);
+            double largest = 0;
+            for (int64_t j = 0; j < s.N; j++) largest = fmax(largest, fabs(at(&C, i / s.K * ldc + j)));
+            CHECK_SAME(top, largest);
+            put(&A, i, NAN);
+            assert_true(isnan(product_bias(2, false, true, s, 1, &A, s.K, &B, s.K, f, &C, ldc, &bias)));
+            put(&A, i, old);
+        }
+        arr_free(&A), arr_free(&B), arr_free(&bias), arr_free(&C), arr_free(&want);
+    }
+}
+
 static void nan_and_inf_travel(void **state) {
     (void)state;
     const int64_t n = 70;
@@ -263,6 +314,7 @@ int main(void) {
         cmocka_unit_test_teardown(exact_sums_are_equal, reset_way),
         cmocka_unit_test_teardown(threads_and_parts_agree_bitwise, reset_way),
         cmocka_unit_test(large_results_are_the_same),
+        cmocka_unit_test_teardown(bias_is_a_sum_of_its_own, reset_way),
         cmocka_unit_test_teardown(nan_and_inf_travel, reset_way),
         cmocka_unit_test_teardown(the_best_way_is_limited_by_the_instruction_set, reset_way),
     };

@@ -31,11 +31,11 @@ const char *snd_k_gemm_name(snd_dtype t);        // "oneDNN 2.6.3", "OpenBLAS 0.
 
 /// The same in f32 memory with op(A) and op(B) rounded to bf16 (nearest even; NaN and Inf stay, what is subnormal becomes
 /// 0), sums in f32. Bits depend on the CPU alone: by AMX or AVX512-BF16, whose instructions also take results that are
-/// subnormal for 0, or by f32 multiply-adds; never on th. beta = 0 ignores C's contents.
+/// subnormal for 0, or by f32 multiply-adds; never on th. beta = 0 ignores C's contents. bias, result: as snd_k_gemm_bias.
 /// scratch: as many bytes as said, 64-byte aligned.
 size_t snd_k_gemm_bf16_scratch(int64_t M, int64_t K);
-void snd_k_gemm_bf16(int th, bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const float *A, int64_t lda,
-                     const float *B, int64_t ldb, double beta, float *C, int64_t ldc, void *scratch);
+double snd_k_gemm_bf16(int th, bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const float *A, int64_t lda,
+                       const float *B, int64_t ldb, double beta, float *C, int64_t ldc, const float *bias, void *scratch);
 const char *snd_k_bf16_name(void);               // "AMX", "AVX512-BF16", "f32 by AVX2"
 
 /// oneDNN's own products with its own threads, for the bench. Open gives NULL without oneDNN 2; signals of the calling

@@ -50,20 +50,19 @@ const char *snd_k_bf16_name(void) {
 
 // ---- one tile -------------------------------------------------------------------------------------------------------
 
-// Of a tile at most: what is packed and the sums stay in the second cache. STRIP: pairs of a strip's block; TOGETHER:
-// strips that one task packs.
-enum { ROWS = 512, COLS = 256, LINES = SND_BF16_LINES, STRIP = LINES * SND_BF16_DEPTH / 2, TOGETHER = 4 };
+// Of a tile at most: what is packed and the sums stay in the second cache. STRIP: pairs of a strip's block.
+enum { ROWS = 512, COLS = 256, LINES = SND_BF16_LINES, STRIP = LINES * SND_BF16_DEPTH / 2 };
 
 typedef struct job {
     const way *w;
-    bool ta, tb, stream;
+    bool ta, tb, stream, ask;
     int64_t M, N, K, lda, ldb, ldc, rows, cols, across; // tiles are rows x cols, `across` of them side by side
-    int64_t strips;                                     // of op(A), each of SND_BF16_LINES rows
+    int64_t strips, together;                           // of op(A), each of SND_BF16_LINES rows; those of one task
     double alpha, beta;
     const float *A, *B;
     float *C;
-    snd_gemm_end *end;
-    uint32_t *packed; // op(A): all strips of a block of k, blocks in order
+    snd_gemm_end *end; // NULL: nothing
+    uint32_t *packed;  // op(A): all strips of a block of k, blocks in order
 } job;
 
 static int64_t ceil_div(int64_t a, int64_t b) {
@@ -81,27 +80,54 @@ static uint32_t *packed_rows(const job *j, int64_t r, int64_t k) {
 
 static void pack_task(void *ctx, int64_t t) {
     const job *j = ctx;
-    const int64_t groups = ceil_div(j->strips, TOGETHER), r = t % groups * TOGETHER * SND_BF16_LINES;
-    const int64_t k = t / groups * SND_BF16_DEPTH, most = TOGETHER * SND_BF16_LINES;
+    const int64_t groups = ceil_div(j->strips, j->together), most = j->together * LINES, r = t % groups * most;
+    const int64_t k = t / groups * SND_BF16_DEPTH;
     j->w->pack(!j->ta, false, j->M - r < most ? j->M - r : most, depth_at(j, k),
                j->A + (j->ta ? k * j->lda + r : r * j->lda + k), j->lda, packed_rows(j, r, k));
+}
+
+// What of op(B) tile t packs for the block at k.
+static const float *columns(const job *j, int64_t t, int64_t k) {
+    const int64_t c = t % j->across * j->cols;
+    return j->B + (j->tb ? c * j->ldb + k : k * j->ldb + c);
+}
+
+static int64_t width_of(const job *j, int64_t t) {
+    const int64_t left = j->N - t % j->across * j->cols;
+    return left < j->cols ? left : j->cols;
+}
+
+// The product of a block, while what is packed behind it is asked for: the next one's columns, else those that the next
+// tile begins with, which this thread takes, too.
+static void block(const job *j, int64_t t, int64_t k, int64_t m, const uint32_t *packed, float *sums) {
+    const int64_t below = k + SND_BF16_DEPTH, next_t = below < j->K ? t : t + 1, next_k = below < j->K ? below : 0;
+    const int64_t deep = depth_at(j, next_k), wide = width_of(j, next_t), size = sizeof *j->B;
+    j->w->block(m, width_of(j, t), depth_at(j, k), packed_rows(j, t / j->across * j->rows, k), packed, k > 0, sums,
+                j->ask ? columns(j, next_t, next_k) : NULL, j->tb ? wide : deep, (j->tb ? deep : wide) * size,
+                j->ldb * size);
+}
+
+// Writes a tile of C.
+static void finish(const job *j, int64_t t, int64_t m, int64_t down, int64_t apart, const float *sums) {
+    const int64_t c = t % j->across * j->cols;
+    const float *bias = j->end ? snd_at(j->end->bias, c, sizeof *bias) : NULL;
+    const double top = j->w->put(m, width_of(j, t), down, apart, j->stream, sums, (float)j->alpha, (float)j->beta, bias,
+                                 j->C + t / j->across * j->rows * j->ldc + c, j->ldc);
+    if (j->end) snd_k_gemm_top(j->end, top);
 }
 
 static void tile_task(void *ctx, int64_t t) {
     const job *j = ctx;
     _Alignas(64) uint32_t pb[COLS * SND_BF16_DEPTH / 2];
     _Alignas(64) float sums[ROWS * COLS];
-    const int64_t r = t / j->across * j->rows, c = t % j->across * j->cols;
-    const int64_t m = j->M - r < j->rows ? j->M - r : j->rows, n = j->N - c < j->cols ? j->N - c : j->cols;
+    const int64_t r = t / j->across * j->rows, m = j->M - r < j->rows ? j->M - r : j->rows;
     int64_t k = 0;
     do { // once even when K = 0: sums of nothing
-        const int64_t kn = depth_at(j, k);
-        j->w->pack(j->tb, true, n, kn, j->B + (j->tb ? c * j->ldb + k : k * j->ldb + c), j->ldb, pb);
-        j->w->block(m, n, kn, packed_rows(j, r, k), pb, k > 0, sums);
+        j->w->pack(j->tb, true, width_of(j, t), depth_at(j, k), columns(j, t, k), j->ldb, pb);
+        block(j, t, k, m, pb, sums);
         k += SND_BF16_DEPTH;
     } while (k < j->K);
-    j->w->put(m, n, LINES * LINES, ceil_div(m, LINES) * LINES * LINES, j->stream, sums, (float)j->alpha, (float)j->beta,
-              j->C + r * j->ldc + c, j->ldc);
+    finish(j, t, m, LINES * LINES, ceil_div(m, LINES) * LINES * LINES, sums);
 }
 
 // ---- the grid -------------------------------------------------------------------------------------------------------
@@ -130,7 +156,8 @@ static job job_of(bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alph
     assert(lda >= (ta ? M : K) && ldb >= (tb ? K : N) && ldc >= N);
     return (job){.ta = ta,
                  .tb = tb,
-                 .stream = (double)M * (double)N * sizeof *C >= 32 << 20, // what no cache holds until it is read
+                 .stream =
+                     (double)M * (double)N * sizeof *C >= 4 << 20, // more than the second cache holds until it is read
                  .M = M,
                  .N = N,
                  .K = K > 0 ? K : 0,
@@ -149,17 +176,23 @@ static int threads_of(const job *j, int th) {
     return j->M * j->N * j->K < 1 << 18 ? 1 : th;
 }
 
-void snd_k_gemm_bf16(int th, bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const float *A,
-                     int64_t lda, const float *B, int64_t ldb, double beta, float *C, int64_t ldc, void *scratch) {
+double snd_k_gemm_bf16(int th, bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const float *A,
+                       int64_t lda, const float *B, int64_t ldb, double beta, float *C, int64_t ldc, const float *bias,
+                       void *scratch) {
     job j = job_of(ta, tb, M, N, K, alpha, A, lda, B, ldb, beta, C, ldc);
-    if (M <= 0 || N <= 0) return;
+    if (M <= 0 || N <= 0) return 0;
+    snd_gemm_end end = {.bias = bias};
+    j.end = &end;
+    j.ask = snd_cpu_is_amd(); // measured on Zen 4 alone: 1 % of large products
     j.w = way_now();
     j.strips = ceil_div(M, LINES);
+    j.together = j.strips < 32 ? 4 : 8; // the more, the longer the rows that are read where op(A) is stored transposed
     j.packed = scratch;
     choose_grid(&j);
     const int threads = threads_of(&j, th);
-    snd_parallel(threads, ceil_div(j.K, SND_BF16_DEPTH) * ceil_div(j.strips, TOGETHER), pack_task, &j);
+    snd_parallel(threads, ceil_div(j.K, SND_BF16_DEPTH) * ceil_div(j.strips, j.together), pack_task, &j);
     snd_parallel(threads, ceil_div(M, j.rows) * j.across, tile_task, &j);
+    return snd_k_gemm_end_top(&end);
 }
 
 // ---- operands taken apart -------------------------------------------------------------------------------------------
@@ -190,20 +223,16 @@ static void apart_task(void *ctx, int64_t t) {
                                   .ldb = j->ldb,
                                   .A = j->A + (j->ta ? r : r * j->lda),
                                   .B = j->B + (j->tb ? c * j->ldb : c)};
-    float *const C = j->C + r * j->ldc + c;
     snd_bf16_range of_a, of_b;
     j->w->tile(&tile, sums, &of_a, &of_b);
-    const int64_t strip = ceil_div(tile.n, LINES) * LINES * LINES, strips = ceil_div(tile.m, LINES);
-    const bool away = j->stream && j->alpha == 1 && j->beta == 0; // C leaves the cache: the sums are what is left of it
-    if (!in_range(&of_a, &of_b)) {                                // by multiply-adds, then
-        SND_PICK(gemm, SND_F32)
-        (j->ta, j->tb, tile.m, tile.n, j->K, j->alpha, tile.A, j->lda, tile.B, j->ldb, j->beta, C, j->ldc, false, NULL);
-        snd_k_gemm_end(j->end, SND_F32, c, tile.m, tile.n, C, j->ldc);
+    if (in_range(&of_a, &of_b)) {
+        finish(j, t, tile.m, ceil_div(tile.n, LINES) * LINES * LINES, LINES * LINES, sums);
         return;
     }
-    if (away && j->end) snd_k_gemm_top(j->end, SND_PICK(absmax, SND_F32)(strips * strip, sums));
-    j->w->put(tile.m, tile.n, strip, LINES * LINES, j->stream, sums, (float)j->alpha, (float)j->beta, C, j->ldc);
-    if (!away) snd_k_gemm_end(j->end, SND_F32, c, tile.m, tile.n, C, j->ldc);
+    float *const C = j->C + r * j->ldc + c; // by multiply-adds, then
+    SND_PICK(gemm, SND_F32)
+    (j->ta, j->tb, tile.m, tile.n, j->K, j->alpha, tile.A, j->lda, tile.B, j->ldb, j->beta, C, j->ldc, false, NULL);
+    snd_k_gemm_end(j->end, SND_F32, c, tile.m, tile.n, C, j->ldc);
 }
 
 // Both operands are packed for every tile: the squarer it is, the less.
@@ -228,7 +257,6 @@ void snd_k_gemm_bf16x3(int th, bool ta, bool tb, int64_t M, int64_t N, int64_t K
     assert(K > 0);
     j.w = &ways[snd_k_bf16x3_is_fast() ? SND_KBF16_TILES : SND_KBF16_BASE];
     j.end = end;
-    if (end && end->bias) j.stream = false; // the bias is added to C itself
     choose_square_grid(&j);
     snd_parallel(threads_of(&j, th), ceil_div(M, j.rows) * j.across, apart_task, &j);
 }

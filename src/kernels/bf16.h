@@ -11,11 +11,13 @@ enum { SND_BF16_LINES = 32, SND_BF16_DEPTH = 256 };    // lines packed together;
 /// the other way round. down: for op(B).
 typedef void snd_kt_bf16_pack(bool along, bool down, int64_t n, int64_t kn, const float *x, int64_t ld, uint32_t *out);
 /// The product of packed operands in squares of SND_BF16_LINES, those of one column of squares together: sums = (add ? sums :
-/// 0) + a b.
-typedef void snd_kt_bf16_block(int64_t m, int64_t n, int64_t kn, const uint32_t *a, const uint32_t *b, bool add, float *sums);
-/// C [m, n] = alpha sums + beta C, the squares of a column `down` apart and those of a row `apart`; stream: C leaves the caches.
-typedef void snd_kt_bf16_put(int64_t m, int64_t n, int64_t down, int64_t apart, bool stream, const float *sums, float alpha,
-                             float beta, float *C, int64_t ldc);
+/// 0) + a b. Meanwhile `rows` rows of row_bytes, ld bytes apart, are asked for, which will be packed next. next NULL: nothing.
+typedef void snd_kt_bf16_block(int64_t m, int64_t n, int64_t kn, const uint32_t *a, const uint32_t *b, bool add, float *sums,
+                               const float *next, int64_t rows, int64_t row_bytes, int64_t ld);
+/// C [m, n] = alpha sums + beta C + bias[n] (NULL: none), the squares of a column `down` apart and those of a row `apart`;
+/// stream: C leaves the caches. Returns the largest |C|, NaN where there is one.
+typedef double snd_kt_bf16_put(int64_t m, int64_t n, int64_t down, int64_t apart, bool stream, const float *sums, float alpha,
+                               float beta, const float *bias, float *C, int64_t ldc);
 
 #define SND_BF16_WAY(way)                                                                                              \
     snd_kt_bf16_pack snd_k_bf16_pack_##way;                                                                            \

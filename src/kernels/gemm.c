@@ -191,6 +191,13 @@ void snd_k_gemm_top(snd_gemm_end *e, double top) {
            !atomic_compare_exchange_weak_explicit(&e->top, &old, bits, memory_order_relaxed, memory_order_relaxed)) {}
 }
 
+double snd_k_gemm_end_top(const snd_gemm_end *e) {
+    const uint64_t bits = atomic_load(&e->top);
+    double top;
+    memcpy(&top, &bits, sizeof top);
+    return top;
+}
+
 void snd_k_gemm_end(snd_gemm_end *e, snd_dtype t, int64_t col, int64_t m, int64_t n, void *C, int64_t ldc) {
     if (e) snd_k_gemm_top(e, SND_PICK(finish, t)(m, n, snd_at(e->bias, col, snd_k_size(t)), C, ldc));
 }
@@ -328,8 +335,5 @@ double snd_k_gemm_bias(int th, snd_dtype t, bool ta, bool tb, int64_t M, int64_t
                        const void *bias) {
     snd_gemm_end end = {.bias = bias};
     gemm(th, t, ta, tb, M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, &end);
-    const uint64_t bits = atomic_load(&end.top);
-    double top;
-    memcpy(&top, &bits, sizeof top);
-    return top;
+    return snd_k_gemm_end_top(&end);
 }

@@ -262,6 +262,7 @@ void snd_k_gemm_bf16x3(int th, bool ta, bool tb, int64_t M, int64_t N, int64_t K
                        const float *B, int64_t ldb, double beta, float *C, int64_t ldc, snd_gemm_end *end);
 void snd_k_gemm_end(snd_gemm_end *e, snd_dtype t, int64_t col, int64_t m, int64_t n, void *C, int64_t ldc);
 void snd_k_gemm_top(snd_gemm_end *e, double top);
+double snd_k_gemm_end_top(const snd_gemm_end *e);
 
 // ---- cutting work --------------------------------------------------------------------------------------------------
 // At most SND_MAX_TASKS tasks of at least `grain` elements or rows; a function of the shape only.

@@ -236,6 +236,45 @@ static inline void vec_sums4(const vec_f64 v[4], double out[4]) {
 
 static inline vec_f64 vec_wide_f64(const double *p) { return vec_load_f64(p); }
 
+// The bits of the largest of a vector's elements that vec_top gave.
+static inline uint32_t vec_top_bits_f32(vec_f32 top) {
+    uint32_t bits[SND_VEC_BYTES / 4], most = 0;
+    memcpy(bits, &top, sizeof bits);
+    for (int i = 0; i < SND_VEC_BYTES / 4; i++) most = bits[i] > most ? bits[i] : most;
+    return most;
+}
+static inline uint64_t vec_top_bits_f64(vec_f64 top) {
+    uint64_t bits[SND_VEC_BYTES / 8], most = 0;
+    memcpy(bits, &top, sizeof bits);
+    for (int i = 0; i < SND_VEC_BYTES / 8; i++) most = bits[i] > most ? bits[i] : most;
+    return most;
+}
+
+// A block of an array that is read soon, of which cache lines are asked for (into the second cache) step by step while
+// something else is done: what has not been asked for yet.
+typedef struct vec_ahead {
+    const char *row;           // of `bytes` each, ld apart
+    int64_t rows, bytes, ld;
+    int64_t at, lines;         // bytes of the row that have been asked for; lines of a step
+} vec_ahead;
+
+// All of it within so many steps. x NULL: nothing.
+static inline vec_ahead vec_ahead_of(const void *x, int64_t rows, int64_t bytes, int64_t ld, int64_t steps) {
+    const int64_t lines = x ? rows * (bytes / 64 + 1) : 0;
+    return (vec_ahead){.row = (const char *)x, .rows = lines ? rows : 0, .bytes = bytes, .ld = ld,
+                       .lines = lines ? (lines + steps - 1) / steps : 0};
+}
+
+static inline void vec_ask(vec_ahead *w) {
+    for (int64_t i = 0; i < w->lines && w->rows > 0; i++) {
+        __builtin_prefetch(w->row + w->at, 0, 2);
+        w->at += 64;
+        if (w->at < w->bytes) continue;
+        w->at = 0;
+        if (--w->rows) w->row += w->ld;
+    }
+}
+
 // Sums run in a fixed number of lanes whatever the instruction set: 128 bytes of T, or 16 doubles.
 enum {
     SND_LANE_VECS = 128 / SND_VEC_BYTES,  // vectors that make up the lanes

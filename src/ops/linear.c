@@ -5,7 +5,6 @@
 // pieces of rows, so that it need not be in memory; a gradient of which only statistics are wanted never is.
 #include "ops/ops_impl.h"
 
-#include <assert.h>
 #include <math.h>
 
 size_t snd_product_scratch(const snd_graph *g, int64_t M, int64_t K) {
@@ -15,7 +14,7 @@ size_t snd_product_scratch(const snd_graph *g, int64_t M, int64_t K) {
 void snd_product(const snd_oprun *r, bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const void *A,
                  int64_t lda, const void *B, int64_t ldb, double beta, void *C, int64_t ldc, void *scratch) {
     if (snd_graph_products(r->g) == SND_BF16)
-        snd_k_gemm_bf16(r->threads, ta, tb, M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, scratch);
+        (void)snd_k_gemm_bf16(r->threads, ta, tb, M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, NULL, scratch);
     else
         snd_k_gemm(r->threads, r->t, ta, tb, M, N, K, alpha, A, lda, B, ldb, beta, C, ldc);
 }
@@ -23,11 +22,9 @@ void snd_product(const snd_oprun *r, bool ta, bool tb, int64_t M, int64_t N, int
 double snd_product_bias(const snd_oprun *r, bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha,
                         const void *A, int64_t lda, const void *B, int64_t ldb, double beta, void *C, int64_t ldc,
                         const void *bias, void *scratch) {
-    if (!snd_graph_products(r->g))
-        return snd_k_gemm_bias(r->threads, r->t, ta, tb, M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, bias);
-    assert(!bias);
-    snd_product(r, ta, tb, M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, scratch);
-    return -1;
+    if (snd_graph_products(r->g) == SND_BF16)
+        return snd_k_gemm_bf16(r->threads, ta, tb, M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, bias, scratch);
+    return snd_k_gemm_bias(r->threads, r->t, ta, tb, M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, bias);
 }
 
 static sonde_status linear_shape(const snd_graph *g, snd_node *n, snd_shape *out, snd_dtype *dtype) {
@@ -72,9 +69,9 @@ static char *at(const snd_oprun *r, const snd_rv *v, int64_t i) {
     return (char *)v->p + (size_t)i * snd_dtype_size(r->t);
 }
 
-// Of two magnitudes; NaN, and -1 for one that is not known, stay.
+// Of two magnitudes; NaN stays.
 static double larger(double a, double b) {
-    return isnan(a) || a < 0 ? a : !(b <= a) || b < 0 ? b : a;
+    return isnan(a) || b <= a ? a : b;
 }
 
 static void linear_run(snd_oprun *r) {
@@ -82,7 +79,7 @@ static void linear_run(snd_oprun *r) {
     snd_rows(snd_in_shape(r, 0), &R, &k);
     const int64_t n = snd_in_shape(r, 1).dim[0], step = step_of(r->g, r->n->in[1]);
     snd_rv *x = snd_in(r, 0), *w = snd_in(r, 1), *y = snd_out(r, 0), *b = r->n->n_in < 3 ? NULL : snd_in(r, 2);
-    const bool at_once = b && b->e == (int64_t)x->e + w->e && !snd_graph_products(r->g); // the bias on every tile
+    const bool at_once = b && b->e == (int64_t)x->e + w->e; // the bias on every tile
     double most = 0;
     for (int64_t i = 0; i < n; i += step) {
         const int64_t m = n - i < step ? n - i : step;

@@ -40,7 +40,7 @@ void snd_cost_some(const snd_graph *g, const snd_node *n, double *flops, double 
 size_t snd_product_scratch(const snd_graph *g, int64_t M, int64_t K);
 void snd_product(const snd_oprun *r, bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const void *A,
                  int64_t lda, const void *B, int64_t ldb, double beta, void *C, int64_t ldc, void *scratch);
-/// The same plus a bias (f32 products alone; NULL: none); returns the largest |C|, or -1 where it is not known.
+/// The same plus a bias (NULL: none); returns the largest |C|, NaN where there is one.
 double snd_product_bias(const snd_oprun *r, bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const void *A,
                         int64_t lda, const void *B, int64_t ldb, double beta, void *C, int64_t ldc, const void *bias,
                         void *scratch);
