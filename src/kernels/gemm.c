@@ -255,18 +255,29 @@ static snd_kgemm choose_kernel(const gemm_job *j) {
     return apart_is_faster(j) ? SND_KGEMM_BF16X3 : own_is_faster(j) ? SND_KGEMM_OWN : backend(j->t);
 }
 
-// Our own loop copies up to 128 columns of B at a time, for 256 rows. Where that gives fewer than four tiles they have
-// fewer columns, down to a panel's 32: of fewer rows B would be copied twice. Tiles of about 256 x 192 suit oneDNN, whose
-// kernels are 48 columns wide and pack their operands anew for every tile (128 x 128 is 3 % slower, 64 wide a tenth); but
-// 1024 columns give tiles of 176, since with five of 192 and a rest one of two threads has an eighth more to do than half.
-// Where there would be fewer than four, tiles are smaller, and a few large ones are cut once more, by rows where there are
-// enough, so that two or four threads find equal shares.
+// Our own loop copies up to 128 columns of B at a time, for 256 rows; of fewer rows B would be copied twice. So few tiles
+// have fewer columns, down to a panel's 32, where two and four threads then have less to do at most: 1152 columns as nine
+// tiles leave one of two threads idle for a tenth of the time.
+enum { OWN_PANEL = 32 };
+static int64_t own_columns(int64_t N, int64_t down) {
+    int64_t best = 4, least = INT64_MAX;
+    for (int64_t panels = 4; panels > 0; panels--) {
+        const int64_t tiles = ceil_div(N, panels * OWN_PANEL) * down;
+        if (tiles >= 16 && panels == 4) break;
+        const int64_t most = (ceil_div(tiles, 2) + ceil_div(tiles, 4)) * panels;
+        if (most < least) best = panels, least = most;
+    }
+    return best * OWN_PANEL;
+}
+
+// Tiles of about 256 x 192 suit oneDNN, whose kernels are 48 columns wide and pack their operands anew for every tile
+// (128 x 128 is 3 % slower, 64 wide a tenth); but 1024 columns give tiles of 176, since with five of 192 and a rest one of
+// two threads has an eighth more to do than half. Where there would be fewer than four, tiles are smaller, and a few large
+// ones are cut once more, by rows where there are enough, so that two or four threads find equal shares.
 static void choose_grid(gemm_job *j) {
     const bool own = j->how == SND_KGEMM_OWN;
-    const int64_t panel = 32;
-    int64_t down = ceil_div(j->M, 256), over = ceil_div(j->N, own ? 4 * panel : 192), multiple = own ? panel : 16;
-    const int64_t panels = j->N * down / (4 * panel); // of one of four tiles
-    if (own && down * over < 4 && panels) over = ceil_div(j->N, panels * panel);
+    int64_t down = ceil_div(j->M, 256), over = ceil_div(j->N, own ? own_columns(j->N, down) : 192);
+    int64_t multiple = own ? OWN_PANEL : 16;
     if (down * over < 4 || (!own && j->M <= 128)) {
         down = ceil_div(j->M, 128);
         over = ceil_div(j->N, 128);
