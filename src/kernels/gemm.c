@@ -9,6 +9,7 @@
 #include <assert.h>
 #include <dlfcn.h>
 #include <limits.h>
+#include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -270,26 +271,42 @@ static int64_t own_columns(int64_t N, int64_t down) {
     return best * OWN_PANEL;
 }
 
-// Tiles of about 256 x 192 suit oneDNN, whose kernels are 48 columns wide and pack their operands anew for every tile
-// (128 x 128 is 3 % slower, 64 wide a tenth); but 1024 columns give tiles of 176, since with five of 192 and a rest one of
-// two threads has an eighth more to do than half. Where there would be fewer than four, tiles are smaller, and a few large
-// ones are cut once more, by rows where there are enough, so that two or four threads find equal shares.
+// oneDNN packs both operands anew for every tile, a number in the time of some 15 multiply-adds (Zen 4; more from memory):
+// tiles are large. But with a few of them threads that find no equal share wait for each other. Of the tiles of up to
+// 512 x 768 those with the least product of both, two and four threads alike.
+static void large_grid(const gemm_job *j, int64_t *down, int64_t *over) {
+    const int64_t least_down = ceil_div(j->M, 512), least_over = ceil_div(j->N, 768), more = 8;
+    double least = INFINITY;
+    for (int64_t d = least_down; d < least_down + more; d++)
+        for (int64_t o = least_over; o < least_over + more; o++) {
+            const double rows = (double)ceil_div(j->M, d), cols = (double)ceil_div(j->N, o), tiles = (double)(d * o);
+            const double longest = (double)(2 * ceil_div(d * o, 2) + 4 * ceil_div(d * o, 4)) / tiles;
+            const double cost = longest * (1 + 15 / rows + 15 / cols);
+            if (cost < least) least = cost, *down = d, *over = o;
+        }
+}
+
+// Small products are not worth cutting further than 128 x 128; those in between are cut once more, by rows where there are
+// enough, so that two or four threads find equal shares.
+static void small_grid(const gemm_job *j, int64_t *down, int64_t *over) {
+    *down = ceil_div(j->M, 128);
+    *over = ceil_div(j->N, 128);
+    const bool large = j->M * j->N * j->K >= 1 << 21;
+    if (!large || *down * *over % 2 == 0 || *down * *over >= 8) return;
+    if (j->M >= 128)
+        ++*down;
+    else if (j->N >= 128)
+        ++*over;
+}
+
 static void choose_grid(gemm_job *j) {
     const bool own = j->how == SND_KGEMM_OWN;
     int64_t down = ceil_div(j->M, 256), over = ceil_div(j->N, own ? own_columns(j->N, down) : 192);
     int64_t multiple = own ? OWN_PANEL : 16;
-    if (down * over < 4 || (!own && j->M <= 128)) {
-        down = ceil_div(j->M, 128);
-        over = ceil_div(j->N, 128);
-        multiple = 16;
-        const bool large = j->M * j->N * j->K >= 1 << 21;
-        if (large && down * over % 2 && down * over < 8) {
-            if (j->M >= 128)
-                down++;
-            else if (j->N >= 128)
-                over++;
-        }
-    }
+    if (own ? down * over < 4 : j->M <= 128 || j->M * j->N * j->K < 1 << 21)
+        small_grid(j, &down, &over), multiple = 16;
+    else if (!own)
+        large_grid(j, &down, &over);
     j->rows = ceil_div(j->M, down);
     j->cols = ceil_div(ceil_div(j->N, over), multiple) * multiple;
     j->across = ceil_div(j->N, j->cols);
