@@ -25,6 +25,15 @@ try 0 train pre layers=2 width=32 heads=2 --data text --steps 60 --save-every 20
 try 0 eval lm; out "nats per target"; out "bits per byte"; out "32 tokens, 16 apart"
 try 0 eval lm --json; json 'd["schema"] == "sonde.eval/1" and 0 < d["nats"] < d["uniform_entropy"]'
 json 'abs(d["bits_per_byte"] - d["nats"] * d["targets"] / d["bytes"] / 0.6931471805599453) < 1e-12'
+try 0 train pre layers=1 width=32 heads=2 --data text --steps 6 --batch 4 --tokens 32 --dtype bf16 -o lm16 -q
+try 0 eval lm16; out "computed in     f32 with products of bf16 operands"
+try 0 eval lm16 --json; json 'd["dtype"] == "bf16"'; grep '"nats"' out >as_trained
+try 0 eval lm16 --dtype bf16 --json; grep '"nats"' out | cmp -s - as_trained || bad "eval is not in the training's bf16"
+try 0 eval lm16 --dtype f32 --json; grep '"nats"' out | cmp -s - as_trained && bad "--dtype f32 changes nothing"
+json 'd["dtype"] == "f32"'
+try 0 train pre layers=1 width=32 heads=2 --data text --steps 2 --batch 4 --tokens 32 --dtype f16 -o half -q
+try 0 eval half; err "trained in f16 with all results rounded; computed in f32 here"
+try 0 eval half --dtype f32; out "nats per target"; grep -q f16 err && bad "a note on what was asked for"
 try 2 train pre layers=1 width=32 --data text --ema 1; err "--ema: 1 is outside 0 to 0.999999999"
 try 2 eval lm --stride 33; err "a stride of 33 is beyond the window of 32"
 try 0 eval lm --data text --stride 8 --json; json 'd["split"] == "all of it" and d["stride"] == 8'

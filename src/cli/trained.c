@@ -28,7 +28,14 @@ sonde_status snd_cli_find_trained(snd_cli *c, bool look, snd_trained *out) {
     return SONDE_OK;
 }
 
-sonde_status snd_cli_load_trained(snd_cli *c, snd_loaded *out) {
+static const char *dtype_of_training(snd_cli *c, const snd_trained *t) {
+    if (!t->dtype || snd_opt_given(c, "dtype")) return "f32";
+    if (strcmp(t->dtype, "f16") != 0) return t->dtype;
+    snd_note(c, "trained in f16 with all results rounded; computed in f32 here");
+    return "f32";
+}
+
+sonde_status snd_cli_load_trained(snd_cli *c, bool as_trained, snd_loaded *out) {
     *out = (snd_loaded){0};
     const double start = snd_now();
     snd_trained t;
@@ -38,9 +45,10 @@ sonde_status snd_cli_load_trained(snd_cli *c, snd_loaded *out) {
     SND_FAIL_IF(!out->weights, SONDE_EUSAGE,
                 "%s needs weights: a run's folder or a checkpoint in place of SPEC, or --weights FILE", c->verb->name);
     SND_TRY(open_tokenizer(c, t.tokenizer, out));
-    const sonde_status s =
-        snd_weights_open(c->arena, out->spec, out->weights, snd_dtype_find(snd_opt_str(c, "dtype", "f32")), 0,
-                         (int)snd_opt_int(c, "threads", 0), &out->net);
+    const char *dtype = snd_opt_str(c, "dtype", as_trained ? dtype_of_training(c, &t) : "f32");
+    const sonde_status s = snd_weights_open(c->arena, out->spec, out->weights, snd_dtype_find(dtype), 0,
+                                            (int)snd_opt_int(c, "threads", 0), &out->net);
+    out->dtype = dtype;
     c->file_at_fault = s != SONDE_OK;
     out->seconds = snd_now() - start;
     return s;

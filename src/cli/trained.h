@@ -10,11 +10,13 @@ typedef struct snd_loaded {
     snd_weights net;
     snd_tokenizer *tokenizer;          // NULL: none was named, and there is none beside the weights
     const char *weights, *tokenizer_path;      // tokenizer_path NULL: bytes, or none
+    const char *dtype;                 // of the computation
     double seconds;                    // of opening it all
 } snd_loaded;
 
-/// By the command line's SPEC, --checkpoint, --weights, --tokenizer, --dtype, --threads. Close it in any case.
-sonde_status snd_cli_load_trained(snd_cli *c, snd_loaded *out) SONDE_MUST_CHECK;
+/// By the command line's SPEC, --checkpoint, --weights, --tokenizer, --dtype, --threads. as_trained: without --dtype as the run
+/// was trained, not f32; with f32 in place of f16, and a note. Close it in any case.
+sonde_status snd_cli_load_trained(snd_cli *c, bool as_trained, snd_loaded *out) SONDE_MUST_CHECK;
 void snd_loaded_close(snd_loaded *l);
 /// Where look is set: the files of the trained model that SPEC and --checkpoint name, its spec in the place of SPEC. All NULL:
 /// SPEC is another word, with which --checkpoint is refused.

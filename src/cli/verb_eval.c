@@ -20,6 +20,7 @@ static void put_json(snd_cli *c, const snd_loaded *l, const snd_set *set, const 
     snd_json_str(&j, "weights", l->weights);
     snd_json_str(&j, "data", snd_opt_str(c, "data", snd_set_name(set)));
     snd_json_str(&j, "split", split);
+    snd_json_str(&j, "dtype", l->dtype);
     snd_json_int(&j, "targets", r->targets);
     snd_json_num(&j, "nats", r->nats);
     snd_json_num(&j, "perplexity", exp(r->nats));
@@ -92,6 +93,8 @@ static void put_text(snd_cli *c, const snd_loaded *l, const snd_set *set, const 
     snd_print(c, "nats per target %s   perplexity %s\n", snd_format_num(a, r->nats, 5),
               snd_format_num(b, exp(r->nats), 5));
     if (r->bytes > 0) snd_print(c, "bits per byte   %s\n", snd_format_num(a, bits_per_byte(r), 5));
+    if (strcmp(l->dtype, "f32") != 0)
+        snd_print(c, "computed in     %s\n", l->net.products ? "f32 with products of bf16 operands" : l->dtype);
     snd_print(c, "beside          %s nats for the targets' own frequencies, %s for equal ones\n",
               snd_format_num(a, r->unigram, 5), snd_format_num(b, r->uniform, 5));
     if (r->unknown)
@@ -157,7 +160,7 @@ sonde_status snd_verb_eval(snd_cli *c) {
     snd_loaded l;
     snd_set *set = NULL;
     snd_split split;
-    sonde_status s = snd_cli_load_trained(c, &l);
+    sonde_status s = snd_cli_load_trained(c, true, &l);
     if (s == SONDE_OK) s = snd_cli_open_set(c, &l, &split, &set);
     if (s == SONDE_OK && !set)
         s = snd_fail(SONDE_EUSAGE, __FILE__, __LINE__,

@@ -151,7 +151,7 @@ sonde_status snd_verb_generate(snd_cli *c) {
     char *prompt = NULL;
     size_t n = 0;
     snd_ids ids = {0};
-    sonde_status s = snd_cli_load_trained(c, &l);
+    sonde_status s = snd_cli_load_trained(c, false, &l);
     if (s == SONDE_OK) s = snd_decodes(l.spec);
     if (s == SONDE_EUNSUPPORTED) s = SONDE_EUSAGE; // nothing is wrong with the file: it was given to the wrong verb
     if (s == SONDE_OK && l.spec->arch == SND_ARCH_ENCDEC)

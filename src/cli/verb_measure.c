@@ -268,7 +268,7 @@ static sonde_status panels(snd_cli *c, bar *b, const char *const *names, int n) 
 static sonde_status load(snd_cli *c, source *src, snd_spec **spec) {
     const char *const *wirings = NULL;
     if (src->trained) {
-        const sonde_status s = snd_cli_load_trained(c, &src->model);
+        const sonde_status s = snd_cli_load_trained(c, false, &src->model);
         *spec = src->model.spec;
         return s;
     }

@@ -250,7 +250,7 @@ static sonde_status run(snd_cli *c, const snd_loaded *l, char **text) {
 sonde_status snd_verb_translate(snd_cli *c) {
     snd_loaded l;
     char *text = NULL;
-    sonde_status s = snd_cli_load_trained(c, &l);
+    sonde_status s = snd_cli_load_trained(c, false, &l);
     if (s == SONDE_OK) s = run(c, &l, &text);
     snd_free(text);
     snd_loaded_close(&l);

@@ -27,6 +27,7 @@ static sonde_status make_graph(job *j, const snd_build *b, bool scores) {
     snd_exec_destroy(j->x);
     j->x = NULL;
     SND_TRY(snd_model_build(j->arena, j->net->spec, b, &j->m));
+    snd_graph_round_products(j->m->g, j->net->products);
     SND_FAIL_IF(!j->m->loss, SONDE_EUNSUPPORTED, "this model has no loss to evaluate: it needs vocab or outputs");
     SND_FAIL_IF(j->m->cond, SONDE_EUNSUPPORTED,
                 "this wiring reads c, a vector per example that the data does not bring");

@@ -12,18 +12,32 @@ static bool exists(const char *path) {
     return snd_same_file(path, path);
 }
 
-// The step that state.json of a checkpoint calls the best one; -1: it does not say.
-static int64_t best_step(snd_arena *a, const char *checkpoint) {
+// What state.json of a checkpoint says; NULL: nothing that can be read. The caller drops the reference.
+static json_t *read_state(snd_arena *a, const char *checkpoint) {
     const char *path = join(a, checkpoint, "state.json");
     char *text;
     size_t n;
-    if (!path || snd_read_file(path, 1 << 20, &text, &n) != SONDE_OK) return -1;
+    if (!path || snd_read_file(path, 1 << 20, &text, &n) != SONDE_OK) return NULL;
     json_t *o = json_loadb(text, n, 0, NULL);
+    snd_free(text);
+    return o;
+}
+
+// The step that it calls the best one; -1: it does not say.
+static int64_t best_step(snd_arena *a, const char *checkpoint) {
+    json_t *o = read_state(a, checkpoint);
     const json_t *best = json_object_get(o, "best_valid_loss"), *step = json_object_get(o, "best_step");
     const int64_t out = json_is_number(best) && json_is_integer(step) ? (int64_t)json_integer_value(step) : -1;
     json_decref(o);
-    snd_free(text);
     return out;
+}
+
+static const char *dtype_of(snd_arena *a, const char *checkpoint) {
+    json_t *o = read_state(a, checkpoint);
+    const char *name = json_string_value(json_object_get(o, "dtype"));
+    if (name) name = snd_arena_strn(a, name, strlen(name));
+    json_decref(o);
+    return name;
 }
 
 static sonde_status checkpoint_at(snd_arena *a, const char *run, const char *which, const char **folder) {
@@ -67,6 +81,7 @@ static sonde_status take_files(snd_arena *a, const char *weights, snd_trained *o
     if (!ema || !out->spec || !out->weights || !out->tokenizer) return SONDE_ENOMEM;
     if (!weights && exists(ema)) out->weights = ema;
     if (!exists(out->tokenizer)) out->tokenizer = NULL;
+    out->dtype = dtype_of(a, out->folder);
     return check_files(a, out);
 }
 

@@ -7,6 +7,7 @@
 typedef struct snd_trained {
     const char *folder;                // the checkpoint's; NULL: word names no trained model
     const char *spec, *weights, *tokenizer;    // paths in it; tokenizer NULL: there is none
+    const char *dtype;                 // of the training, "bf16"; NULL: its state does not say
 } snd_trained;
 
 /// Is this a file of weights, by its name?

@@ -52,7 +52,9 @@ static sonde_status open_net(snd_arena *a, const char *weights, uint64_t seed, s
 
 sonde_status snd_weights_open(snd_arena *a, const snd_spec *spec, const char *weights, snd_dtype dtype, uint64_t seed,
                               int threads, snd_weights *out) {
-    *out = (snd_weights){.spec = spec, .dtype = dtype, .threads = threads};
+    const bool bf16 = dtype == SND_BF16;
+    *out = (snd_weights){
+        .spec = spec, .dtype = bf16 ? SND_F32 : dtype, .products = bf16 ? SND_BF16 : SND_DT_NONE, .threads = threads};
     const sonde_status s = open_net(a, weights, seed, out);
     if (s != SONDE_OK) snd_weights_close(out);
     return s;

@@ -16,12 +16,13 @@ sonde_status snd_weights_fill(const snd_stfile *f, const snd_graph *g, bool borr
 typedef struct snd_weights {
     const snd_spec *spec;
     snd_dtype dtype;                   // SND_F32 or SND_F64
+    snd_dtype products;                // SND_BF16: what operands of products are rounded to, as in such a training; else NONE
     int threads;                       // 0: all
     snd_source source;
     snd_stfile *file;                  // NULL: drawn
     const snd_graph *g;                // some graph of the spec: its parameters
 } snd_weights;
-/// weights: a safetensors file, or NULL: the spec's init drawn from seed.
+/// weights: a safetensors file, or NULL: the spec's init drawn from seed. dtype SND_BF16: f32 with products of bf16 operands.
 sonde_status snd_weights_open(snd_arena *a, const snd_spec *spec, const char *weights, snd_dtype dtype, uint64_t seed, int threads,
                           snd_weights *out) SONDE_MUST_CHECK;
 void snd_weights_close(snd_weights *n);        // safe on zeros
