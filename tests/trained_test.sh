@@ -52,6 +52,12 @@ try 3 eval lm --checkpoint 7; err "is missing"
 try 2 eval lm --checkpoint worst; err "must be best or a step"
 try 2 eval pre layers=2; err "needs weights"
 
+# three looks in a row make a dead branch: verdicts of a resumed run are those of the whole one
+dead='layers=1 width=32 heads=2 --data text --batch 4 --tokens 32 --warmup 0 --lr 1e-9'
+try 0 train 'x = x + F(1e-9*N(x))' $dead --steps 4 -o whole -q; out "dead-branch"
+try 0 train 'x = x + F(1e-9*N(x))' $dead --steps 2 -o parts -q; grep -q dead-branch out && bad "two looks are enough"
+try 0 train --resume parts --steps 4 -q; out "dead-branch"; out "layers.0, step 1"
+
 # a run is used from anywhere, and its data may move
 mkdir -p away moved; cd away || exit 1
 try 0 eval ../lm --json; json 'd["nats"] < d["uniform_entropy"]'

@@ -135,6 +135,9 @@ typedef struct snd_watcher snd_watcher;
 sonde_status snd_watcher_make(snd_trainer *t, double first_loss, snd_watcher **out) SONDE_MUST_CHECK;
 /// errors  SONDE_EDIVERGED: the run is to end; its finding says why
 sonde_status snd_watcher_step(snd_watcher *w, snd_trainer *t, const snd_step *s) SONDE_MUST_CHECK;
+/// A step of an earlier part of the run, by its metrics: it belongs to what is usual and may have a finding of its own, but
+/// ends nothing.
+void snd_watcher_recall(snd_watcher *w, const snd_step *s);
 void snd_watcher_valid(snd_watcher *w, int64_t step, double loss);
 /// After the last step: the loss that the run ends with, a validation's where it has one.
 /// errors  SONDE_EDIVERGED: it is not finite
@@ -163,7 +166,7 @@ sonde_status snd_state_load(const char *path, char **text, size_t *n, struct jso
 
 typedef struct snd_log snd_log;        // metrics.jsonl and the event file; NULL: nobody wants them
 /// What was written of steps up to this one stays (0: none), and goes into the history.
-sonde_status snd_log_open(const char *dir, int64_t step, snd_history *h, snd_log **out) SONDE_MUST_CHECK;
+sonde_status snd_log_open(const char *dir, int64_t step, snd_history *h, snd_watcher *w, snd_log **out) SONDE_MUST_CHECK;
 void snd_log_close(snd_log *l);
 sonde_status snd_log_step(snd_log *l, const snd_step *s) SONDE_MUST_CHECK;
 sonde_status snd_log_valid(snd_log *l, int64_t step, double valid, double accuracy) SONDE_MUST_CHECK;

@@ -85,7 +85,7 @@ static bool read_layers(const json_t *list, snd_layer_state *to, int n) {
 }
 
 // What the lines that stay have to tell of the run's course.
-static void remember(const char *text, size_t n, snd_history *h) {
+static void remember(const char *text, size_t n, snd_history *h, snd_watcher *w) {
     int n_layers;
     snd_layer_state *layers = snd_history_layers(h, &n_layers);
     for (size_t at = 0; at < n;) {
@@ -105,8 +105,12 @@ static void remember(const char *text, size_t n, snd_history *h) {
                                 .layers = looked ? layers : NULL,
                                 .n_layers = looked ? n_layers : 0};
             snd_history_step(h, &s);
+            snd_watcher_recall(w, &s);
         }
-        if (json_is_number(valid)) snd_history_valid(h, json_integer_value(step), json_number_value(valid));
+        if (json_is_number(valid)) {
+            snd_history_valid(h, json_integer_value(step), json_number_value(valid));
+            snd_watcher_valid(w, json_integer_value(step), json_number_value(valid));
+        }
         json_decref(o);
         at += len + 1;
     }
@@ -114,12 +118,12 @@ static void remember(const char *text, size_t n, snd_history *h) {
 
 // ---- files ----------------------------------------------------------------------------------------------------------------------
 
-static sonde_status cut_metrics(const char *path, int64_t step, snd_history *h) {
+static sonde_status cut_metrics(const char *path, int64_t step, snd_history *h, snd_watcher *w) {
     char *text = NULL;
     size_t n = 0;
     if (step > 0) SND_TRY(snd_read_file(path, SIZE_MAX / 4, &text, &n));
     n = length_until(text, n, step);
-    remember(text, n, h);
+    remember(text, n, h, w);
     const sonde_status s = snd_write_file(path, text ? text : "", n);
     snd_free(text);
     return s;
@@ -153,7 +157,7 @@ static sonde_status append_to(file *l) {
     return l->f ? SONDE_OK : failed(l);
 }
 
-sonde_status snd_log_open(const char *dir, int64_t step, snd_history *h, snd_log **out) {
+sonde_status snd_log_open(const char *dir, int64_t step, snd_history *h, snd_watcher *w, snd_log **out) {
     *out = NULL;
     SND_TRY(snd_make_dirs(dir));
     snd_log *l = snd_calloc(1, sizeof *l);
@@ -161,7 +165,7 @@ sonde_status snd_log_open(const char *dir, int64_t step, snd_history *h, snd_log
     *out = l;
     SND_TRY(name_file(&l->metrics, dir, NAMES[METRICS]));
     SND_TRY(name_file(&l->events, dir, NAMES[EVENTS]));
-    SND_TRY(cut_metrics(l->metrics.path, step, h));
+    SND_TRY(cut_metrics(l->metrics.path, step, h, w));
     SND_TRY(cut_events(l->events.path, step));
     SND_TRY(append_to(&l->metrics));
     return append_to(&l->events);

@@ -140,7 +140,7 @@ static sonde_status start(run *r, const snd_spec *spec, const snd_set *set) {
     SND_TRY(resume(r));
     SND_TRY(snd_watcher_make(r->t, r->state.first_loss, &r->watcher));
     SND_TRY(snd_history_make(r->t, &r->history));
-    return r->o->dir ? snd_log_open(r->o->dir, r->t->step, r->history, &r->log) : SONDE_OK;
+    return r->o->dir ? snd_log_open(r->o->dir, r->t->step, r->history, r->watcher, &r->log) : SONDE_OK;
 }
 
 sonde_status snd_train_run(const snd_spec *spec, const snd_train_settings *s, const snd_set *set,
