@@ -181,6 +181,30 @@ static void offsets_keep_the_spread(void **state) {
     }
 }
 
+// The first pass stops early in long rows: what follows may lie anywhere else.
+static void long_rows_whose_parts_lie_apart(void **state) {
+    (void)state;
+    EACH_ISA(isa) EACH_TYPE(t) for (int c = 0; c < 5; c++) for (int64_t R = 1; R <= 6; R += 5) {
+        const int64_t D = c == 4 ? 1025 : 4099;
+        const setup s = {SND_KNORM_LAYER, R, D, 1e-5, 1, 0, c < 3, c < 3};
+        arr x = arr_draw(t, R * D, 0, "x", 1), dy = arr_draw(t, R * D, 0, "dy", 1), g = arr_draw(t, D, 0, "g", 1),
+            b = arr_draw(t, D, 0, "b", 1);
+        for (int64_t i = 0; i < R * D; i++) {
+            const int64_t j = i % D;
+            const double by = c == 0   ? (j < 1024 ? 1000 : 0)
+                              : c == 1 ? (j < 1024 ? 0 : -3000)
+                              : c == 2 ? (j == D - 1 ? 1e4 : 0)
+                              : c == 3 ? 300 * sin((double)j / 400)
+                                       : 0;
+            put(&x, i, (c == 4 && j < 1024 ? 0 : at(&x, i)) + by);
+        }
+        result q = run(t, 1, &s, &x, &g, &b, &dy, 0);
+        compare(t, &s, &x, &g, &b, &dy, &q, 24);
+        release(&q);
+        arr_free(&x), arr_free(&dy), arr_free(&g), arr_free(&b);
+    }
+}
+
 static void constant_and_zero_rows_give_beta(void **state) {
     (void)state;
     static const double values[] = {0, 1, -3.1, 1e5 / 3, 1e30 / 7, 1e-30 / 3, 1e-44};
@@ -649,6 +673,7 @@ int main(void) {
         cmocka_unit_test(every_length_against_long_double),
         cmocka_unit_test(hostile_scales),
         cmocka_unit_test(offsets_keep_the_spread),
+        cmocka_unit_test(long_rows_whose_parts_lie_apart),
         cmocka_unit_test(constant_and_zero_rows_give_beta),
         cmocka_unit_test(the_widest_rows),
         cmocka_unit_test(zero_rows_of_rms_and_unit),
