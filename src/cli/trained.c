@@ -30,8 +30,8 @@ sonde_status snd_cli_find_trained(snd_cli *c, bool look, snd_trained *out) {
 
 static const char *dtype_of_training(snd_cli *c, const snd_trained *t) {
     if (!t->dtype || snd_opt_given(c, "dtype")) return "f32";
-    if (strcmp(t->dtype, "f16") != 0) return t->dtype;
-    snd_note(c, "trained in f16 with all results rounded; computed in f32 here");
+    if (!strcmp(t->dtype, "f64") || !strcmp(t->dtype, "bf16")) return t->dtype;
+    if (!strcmp(t->dtype, "f16")) snd_note(c, "trained in f16 with all results rounded; computed in f32 here");
     return "f32";
 }
 
@@ -48,7 +48,6 @@ sonde_status snd_cli_load_trained(snd_cli *c, bool as_trained, snd_loaded *out) 
     const char *dtype = snd_opt_str(c, "dtype", as_trained ? dtype_of_training(c, &t) : "f32");
     const sonde_status s = snd_weights_open(c->arena, out->spec, out->weights, snd_dtype_find(dtype), 0,
                                             (int)snd_opt_int(c, "threads", 0), &out->net);
-    out->dtype = dtype;
     c->file_at_fault = s != SONDE_OK;
     out->seconds = snd_now() - start;
     return s;

@@ -10,7 +10,6 @@ typedef struct snd_loaded {
     snd_weights net;
     snd_tokenizer *tokenizer;          // NULL: none was named, and there is none beside the weights
     const char *weights, *tokenizer_path;      // tokenizer_path NULL: bytes, or none
-    const char *dtype;                 // of the computation
     double seconds;                    // of opening it all
 } snd_loaded;
 

@@ -20,7 +20,7 @@ static void put_json(snd_cli *c, const snd_loaded *l, const snd_set *set, const 
     snd_json_str(&j, "weights", l->weights);
     snd_json_str(&j, "data", snd_opt_str(c, "data", snd_set_name(set)));
     snd_json_str(&j, "split", split);
-    snd_json_str(&j, "dtype", l->dtype);
+    snd_json_str(&j, "dtype", snd_dtype_name(l->net.products ? l->net.products : l->net.dtype));
     snd_json_int(&j, "targets", r->targets);
     snd_json_num(&j, "nats", r->nats);
     snd_json_num(&j, "perplexity", exp(r->nats));
@@ -93,8 +93,9 @@ static void put_text(snd_cli *c, const snd_loaded *l, const snd_set *set, const 
     snd_print(c, "nats per target %s   perplexity %s\n", snd_format_num(a, r->nats, 5),
               snd_format_num(b, exp(r->nats), 5));
     if (r->bytes > 0) snd_print(c, "bits per byte   %s\n", snd_format_num(a, bits_per_byte(r), 5));
-    if (strcmp(l->dtype, "f32") != 0)
-        snd_print(c, "computed in     %s\n", l->net.products ? "f32 with products of bf16 operands" : l->dtype);
+    if (l->net.products || l->net.dtype != SND_F32)
+        snd_print(c, "computed in     %s%s\n", snd_dtype_name(l->net.dtype),
+                  l->net.products ? " with products of bf16 operands" : "");
     snd_print(c, "beside          %s nats for the targets' own frequencies, %s for equal ones\n",
               snd_format_num(a, r->unigram, 5), snd_format_num(b, r->uniform, 5));
     if (r->unknown)

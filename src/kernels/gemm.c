@@ -278,6 +278,7 @@ static int64_t own_columns(int64_t N, int64_t down) {
 static void large_grid(const gemm_job *j, int64_t *down, int64_t *over) {
     const int64_t least_down = ceil_div(j->M, 512), least_over = ceil_div(j->N, 768), more = 8;
     double least = INFINITY;
+    *down = least_down, *over = least_over;
     for (int64_t d = least_down; d < least_down + more; d++)
         for (int64_t o = least_over; o < least_over + more; o++) {
             const double rows = (double)ceil_div(j->M, d), cols = (double)ceil_div(j->N, o), tiles = (double)(d * o);
@@ -287,13 +288,23 @@ static void large_grid(const gemm_job *j, int64_t *down, int64_t *over) {
         }
 }
 
+// False: of so few tiles rows are worth cutting, too.
+static bool own_grid(const gemm_job *j, int64_t *down, int64_t *over) {
+    *down = ceil_div(j->M, 4096 / (int64_t)snd_k_size(j->t));
+    *over = ceil_div(j->N, own_columns(j->N, *down));
+    return *down * *over >= 4;
+}
+
+static bool is_small(const gemm_job *j) {
+    return j->M * j->N * j->K < 1 << 21;
+}
+
 // Small products are not worth cutting further than 128 x 128; those in between are cut once more, by rows where there are
 // enough, so that two or four threads find equal shares.
 static void small_grid(const gemm_job *j, int64_t *down, int64_t *over) {
     *down = ceil_div(j->M, 128);
     *over = ceil_div(j->N, 128);
-    const bool large = j->M * j->N * j->K >= 1 << 21;
-    if (!large || *down * *over % 2 == 0 || *down * *over >= 8) return;
+    if (is_small(j) || *down * *over % 2 == 0 || *down * *over >= 8) return;
     if (j->M >= 128)
         ++*down;
     else if (j->N >= 128)
@@ -302,12 +313,12 @@ static void small_grid(const gemm_job *j, int64_t *down, int64_t *over) {
 
 static void choose_grid(gemm_job *j) {
     const bool own = j->how == SND_KGEMM_OWN;
-    const int64_t rows = own ? 4096 / (int64_t)snd_k_size(j->t) : 256;
-    int64_t down = ceil_div(j->M, rows), over = ceil_div(j->N, own ? own_columns(j->N, down) : 192);
-    int64_t multiple = own ? OWN_PANEL : 16;
-    if (own ? down * over < 4 : j->M <= 128 || j->M * j->N * j->K < 1 << 21)
-        small_grid(j, &down, &over), multiple = 16;
-    else if (!own)
+    int64_t down, over, multiple = 16;
+    if (own && own_grid(j, &down, &over))
+        multiple = OWN_PANEL;
+    else if (own || j->M <= 128 || is_small(j))
+        small_grid(j, &down, &over);
+    else
         large_grid(j, &down, &over);
     j->rows = ceil_div(j->M, down);
     j->cols = ceil_div(ceil_div(j->N, over), multiple) * multiple;

@@ -236,15 +236,15 @@ static inline void vec_sums4(const vec_f64 v[4], double out[4]) {
 
 static inline vec_f64 vec_wide_f64(const double *p) { return vec_load_f64(p); }
 
-// The bits of the largest of a vector's elements that vec_top gave.
-static inline uint32_t vec_top_bits_f32(vec_f32 top) {
-    uint32_t bits[SND_VEC_BYTES / 4], most = 0;
+// The larger of `most` and the bits of the largest of a vector's elements that vec_top gave.
+static inline uint32_t vec_top_bits_f32(vec_f32 top, uint32_t most) {
+    uint32_t bits[SND_VEC_BYTES / 4];
     memcpy(bits, &top, sizeof bits);
     for (int i = 0; i < SND_VEC_BYTES / 4; i++) most = bits[i] > most ? bits[i] : most;
     return most;
 }
-static inline uint64_t vec_top_bits_f64(vec_f64 top) {
-    uint64_t bits[SND_VEC_BYTES / 8], most = 0;
+static inline uint64_t vec_top_bits_f64(vec_f64 top, uint64_t most) {
+    uint64_t bits[SND_VEC_BYTES / 8];
     memcpy(bits, &top, sizeof bits);
     for (int i = 0; i < SND_VEC_BYTES / 8; i++) most = bits[i] > most ? bits[i] : most;
     return most;

@@ -67,7 +67,7 @@ static void keep_layers(snd_history *h, const snd_step *s) {
 }
 
 void snd_history_step(snd_history *h, const snd_step *s) {
-    if (!isfinite(s->loss) || !isfinite(s->grad_norm)) return; // nothing was moved
+    if (!snd_step_is_finite(s)) return; // nothing was moved
     if (s->layers) keep_layers(h, s);
     const int64_t at = (s->step - 1) * h->windows / h->steps;
     if (at < 0 || at >= h->windows) return;

@@ -4,6 +4,8 @@
 
 #include "train/train.h"
 
+#include <math.h>
+
 // Statistics nodes of one layer.
 enum { SND_LOOK_CALLS = 8 };
 typedef struct snd_look {
@@ -131,6 +133,10 @@ void snd_layers_weigh(snd_trainer *t, bool moved);
 /// The first weight, as the nets read it, that is not finite; NULL: none.
 const char *snd_trainer_bad_weight(const snd_trainer *t);
 
+static inline bool snd_step_is_finite(const snd_step *s) {
+    return isfinite(s->loss) && isfinite(s->grad_norm);
+}
+
 typedef struct snd_watcher snd_watcher;
 sonde_status snd_watcher_make(snd_trainer *t, double first_loss, snd_watcher **out) SONDE_MUST_CHECK;
 /// errors  SONDE_EDIVERGED: the run is to end; its finding says why
@@ -165,7 +171,7 @@ struct json_t;
 sonde_status snd_state_load(const char *path, char **text, size_t *n, struct json_t **out) SONDE_MUST_CHECK;
 
 typedef struct snd_log snd_log;        // metrics.jsonl and the event file; NULL: nobody wants them
-/// What was written of steps up to this one stays (0: none), and goes into the history.
+/// What was written of steps up to this one stays (0: none), and goes into the history and the watcher.
 sonde_status snd_log_open(const char *dir, int64_t step, snd_history *h, snd_watcher *w, snd_log **out) SONDE_MUST_CHECK;
 void snd_log_close(snd_log *l);
 sonde_status snd_log_step(snd_log *l, const snd_step *s) SONDE_MUST_CHECK;

@@ -99,7 +99,7 @@ static sonde_status save(run *r) {
 
 // A step that was not made, since its numbers are not finite, is told by the number that it would have had.
 static snd_step as_told(snd_step s) {
-    s.step += !s.skipped && !(isfinite(s.loss) && isfinite(s.grad_norm));
+    s.step += !s.skipped && !snd_step_is_finite(&s);
     return s;
 }
 

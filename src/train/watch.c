@@ -301,10 +301,6 @@ static void look_at_lost(snd_watcher *w, const snd_step *s) {
                           num(a, 100 * mean), num(b, s->scale)));
 }
 
-static bool is_finite(const snd_step *s) {
-    return isfinite(s->loss) && isfinite(s->grad_norm);
-}
-
 static void look_at_course(snd_watcher *w, const snd_step *s) {
     w->recent[w->n++ % RECENT] = s->loss;
     look_at_norm(w, s);
@@ -314,13 +310,13 @@ static void look_at_course(snd_watcher *w, const snd_step *s) {
 }
 
 void snd_watcher_recall(snd_watcher *w, const snd_step *s) {
-    if (is_finite(s)) look_at_course(w, s);
+    if (snd_step_is_finite(s)) look_at_course(w, s);
 }
 
 sonde_status snd_watcher_step(snd_watcher *w, snd_trainer *t, const snd_step *s) {
     if (isnan(w->first)) look_at_first(w, s);
     if (s->skipped) return look_at_skipped(w, t, s);
-    if (!is_finite(s)) return name_nonfinite(w, t, s);
+    if (!snd_step_is_finite(s)) return name_nonfinite(w, t, s);
     look_at_course(w, s);
     SND_FAIL_IF(has_diverged(w, s->step, s->step == t->s.steps), SONDE_EDIVERGED, "step %lld: %s", (long long)s->step,
                 w->found[DIVERGED].why);
